@@ -1,0 +1,30 @@
+"""How often to save: the interval that loses least to saving and to failures together.
+
+With a stall of C seconds a save and a mean time M between failures, an interval of sqrt(2 C M) is best to first order (J. W. Young,
+"A first order approximation to the optimum checkpoint interval", CACM 17, 1974); J. T. Daly (FGCS 22, 2006) adds a correction, which
+matters where C is no longer small beside M.
+"""
+
+from __future__ import annotations
+
+import math
+
+#: mean hours between failures of one device: 419 unexpected interruptions in 54 days on 16,384 of them (Llama 3, arXiv 2407.21783)
+DEVICE_HOURS = 16_384 * 54 * 24 / 419
+#: bytes a second that a rank writes to disk, where nothing is measured
+WRITE_SPEED = 1 << 30
+
+
+def best_interval(save: float, between_failures: float) -> float:
+    """Seconds of training between two saves that take ``save`` seconds each; Daly's equation 37, ``between_failures`` where saving
+    takes longer than twice that.
+    """
+    if save >= 2 * between_failures:
+        return between_failures
+    ratio = save / (2 * between_failures)
+    return math.sqrt(2 * save * between_failures) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - save
+
+
+def lost_share(interval: float, save: float, between_failures: float) -> float:
+    """Share of the time that goes to saving and to steps trained again, to first order: C / T + T / (2 M)."""
+    return save / interval + interval / (2 * between_failures)

@@ -1,0 +1,1 @@
+"""The command line: train, and mindrecipe with one verb a file."""

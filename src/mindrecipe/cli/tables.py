@@ -1,0 +1,68 @@
+"""How judgements are shown: tables that fit the terminal, tab-separated lines in a pipe, verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mindrecipe.errors import UserError
+from mindrecipe.judge import tables
+from mindrecipe.judge.compare import Comparison
+
+
+def stdout() -> Console:
+    """A console for results: never wraps a line in a pipe, no markup."""
+    return Console(highlight=False, markup=False, soft_wrap=True)
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, styled: str | None = None, notes: str | None = None, spare: str | None = None
+) -> None:
+    """Print a table; ``styled`` is the column of verdicts. On a narrow terminal the column ``notes`` goes under the table, and the column
+    ``spare`` is left out."""
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        print("\t".join(columns))
+        for row in rows:
+            print("\t".join(row))
+        return
+    below = notes if notes in columns and console.width < 140 else None
+    shown = [name for name in columns if name != below and not (name == spare and console.width < 100)]
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in shown:
+        table.add_column(name, overflow="fold", no_wrap=name in (columns[0], styled))
+    told: list[tuple[str, str]] = []
+    for row in rows:
+        values = dict(zip(columns, row, strict=True))
+        table.add_row(*(Text(values[name], tables.style(values[name]) if name == styled else "") for name in shown))
+        if below is not None and values[below]:
+            told.append((row[0], values[below]))
+    console.print(table)
+    for name, note in told:
+        console.print(Text.assemble((f"{name}: ", "bold"), note))
+
+
+def print_comparison(found: Comparison, names: tuple[str, str]) -> None:
+    """The table, what could not be compared and why, and the verdict."""
+    console = stdout()
+    console.print(Text.assemble(("A ", "bold"), names[0], ("   B ", "bold"), names[1]))
+    if found.metrics:
+        print_table(tables.COMPARED, tables.compared(found), styled="verdict", notes="note", spare="95 % interval")
+    for note in found.notes:
+        console.print(f"note: {note}")
+    for reason in found.why_not:
+        console.print(Text.assemble(("not comparable: ", "bold yellow"), reason))
+    console.print(Text.assemble("verdict: B is ", (found.verdict, tables.style(found.verdict))))
+
+
+def write_output(output: Path, text: str) -> None:
+    """Write ``text`` to ``output``. UserError where that is not possible."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+    except OSError as fault:
+        raise UserError(f"can't write {output}: {fault.strerror}", mend="-o <a file in a folder of yours>") from fault

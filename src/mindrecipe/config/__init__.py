@@ -1,0 +1,1 @@
+"""Composition: the schema, Hydra, overrides, and where every value was written."""

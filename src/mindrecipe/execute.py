@@ -1,0 +1,226 @@
+"""A run carried out in front of a person: check, look at this machine, prepare the data, freeze, launch. Nothing is written
+before everything that can be known is known to be right.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mindrecipe.config.findings import Finding, raise_errors
+from mindrecipe.config.overrides import quoted
+from mindrecipe.data.api import Progress
+from mindrecipe.derive.checkpoint_size import checkpoint_bytes
+from mindrecipe.errors import EXIT_OK, UserError
+from mindrecipe.freeze import choose_dir, config_hash, numbered
+from mindrecipe.hand_over import hand_over
+from mindrecipe.here import require_here, require_imports
+from mindrecipe.launch import LaunchPlan, Outcome, RestartPolicy, launch, preflight
+from mindrecipe.lower.outside import environment, msrun_options
+from mindrecipe.lower.residue import passed_through
+from mindrecipe.measure.view import View, make_view
+from mindrecipe.resume import Start, again, decide
+from mindrecipe.rules.this_host import of_the_run
+from mindrecipe.runfiles import CONFIG, LOCK, RunFiles
+from mindrecipe.simulated import carry_out
+
+if TYPE_CHECKING:
+    from mindrecipe.run import Run
+
+#: the error a rank ends with, and the watcher whose action decides whether a restart follows
+_ENDS = {"Diverged": "loss_nonfinite", "Overflow": "overflow_streak"}
+#: seconds a host waits for the first host's run directory before it takes the folder not to be shared
+_SHARED_WAIT = 60.0
+
+
+def execute(run: Run, view: View | None = None) -> Outcome:
+    """Carry out ``run`` and return how it ended. UserError for what the user can mend, before anything is written."""
+    monitor = run.config.monitor
+    view = view or make_view(monitor.console, log_steps=monitor.log_steps)
+    try:
+        tell(view, of_the_run(run.require_sound()))
+        passed = passed_through(run.config.native)
+        if passed:
+            view.note(passed)
+        if run.config.launch.mode == "simulate":
+            return carry_out(run, view)
+        if run.derived.config.launch.mode in ("ssh", "slurm"):
+            return hand_over(run, view)
+        require_here(run.derived, run.machine, run.provenance.overrides)
+        require_imports(run.config.run.imports)
+        _require_dir(run)
+        preflight(plan_of(run, _expected_dir(run)))
+        if run.config.launch.dry_run:
+            return _rehearse(run, view)
+        before = set(run.check())
+        began = time.time()
+        run = run.prepare(lambda progress: view.prepare(_progress_text(progress)))
+        tell(view, [finding for finding in of_the_run(run.require_sound()) if finding not in before])
+        from mindrecipe.datacheck import quick_findings  # numpy: a tenth of a second that `check` need not pay
+
+        rows = quick_findings(run.derived)
+        raise_errors(rows)
+        tell(view, rows)
+        start = decide(run.derived)
+        for line in start.said:
+            (view.note if start.finished is None else view.say)(line)
+        if start.finished is not None:
+            return Outcome(state="completed", exit_code=EXIT_OK, notes=start.said)
+        path = _settle(run, start, began, view)
+        return launch(plan_of(run, path), view, partial(_again, run, path))
+    finally:
+        view.close()
+
+
+def _rehearse(run: Run, view: View) -> Outcome:
+    """launch.dry_run: what would be started. The data set is not built: what its facts would forbid is not found here."""
+    start = decide(run.derived)
+    for line in start.said:
+        view.say(f"# {line}")
+    if start.finished is not None:
+        return Outcome(state="dry_run", exit_code=EXIT_OK)
+    given = run.derived.config.run.dir
+    free = start.continues is None and start.replaces is None
+    path = choose_dir(run.derived) if given is None or free else numbered(Path(given).expanduser().absolute())
+    return launch(plan_of(run, path), view)
+
+
+def _again(run: Run, path: Path, before: int | None) -> tuple[str, ...]:
+    """Make the run directory ready for another attempt: the same run, from another place."""
+    start = again(run.derived, path, before)
+    run.freeze_again(path, start)
+    return start.said
+
+
+def plan_of(run: Run, path: Path) -> LaunchPlan:
+    """What the launcher needs to know of ``run``."""
+    derived, launch_ = run.derived, run.derived.config.launch
+    return LaunchPlan(
+        run_dir=path,
+        nodes=launch_.nodes,
+        devices_per_node=launch_.devices_per_node or 1,
+        node_rank=launch_.node_rank,
+        master_addr=launch_.master_addr,
+        master_port=launch_.master_port,
+        cluster_time_out=launch_.cluster_time_out,
+        threads_per_worker=launch_.threads_per_worker,
+        env=launch_.env,
+        stop_grace=launch_.stop_grace,
+        msrun_args=tuple(msrun_options(derived)),
+        variables=environment(derived),
+        stall_timeout=launch_.stall_timeout,
+        stall_min=launch_.stall_min,
+        disk_low=int(derived.config.watch.disk_gb * 2**30),
+        disk_action=derived.config.watch.disk,
+        restarts=RestartPolicy(
+            max_restarts=launch_.max_restarts,
+            window=launch_.restart_window,
+            backoff=launch_.restart_backoff,
+            final=tuple(kind for kind, action in _ENDS.items() if getattr(derived.config.watch, action) == "stop"),
+        ),
+        total_steps=derived.total_steps,
+        title=derived.config.run.name or "run",
+        resume_hint=resume_command(run.provenance.overrides, path, derived.config.run.dir),
+        dry_run=launch_.dry_run,
+        device_target=derived.hardware.target,
+        disk_need=checkpoint_bytes(derived),
+    )
+
+
+def resume_command(overrides: tuple[str, ...], path: Path, run_dir: str | None = None) -> str:
+    """The command line that goes on from the newest checkpoint of ``path``, from whatever folder; ``run_dir`` is run.dir as given."""
+    keys = [word.lstrip("+").partition("=")[0] for word in overrides]
+    kept = [word for word, key in zip(overrides, keys, strict=True) if key not in ("checkpoint.resume", "run.dir", "checkpoint.load")]
+    # a run.dir is kept: the run goes on beside it (<run.dir>-2), and the next one finds both
+    if run_dir is None:
+        return shlex.join(["train", *kept, f"checkpoint.resume={_plain(str(path))}"])
+    return shlex.join(["train", *kept, f"run.dir={_plain(str(Path(run_dir).expanduser().absolute()))}", "checkpoint.resume=must"])
+
+
+def _plain(value: str) -> str:
+    """As an override, quoted only where Hydra needs it."""
+    return value if re.fullmatch(r"[\w./+-]+", value) else quoted(value)
+
+
+def tell(view: View, findings: list[Finding]) -> None:
+    """Show findings that keep nobody from going on."""
+    for finding in findings:
+        mend = f" (silenced: {finding.reason})" if finding.reason else f" (mend: {finding.mend})" if finding.mend else ""
+        view.note(f"{finding.severity}: {finding.what}: {finding.why}{mend} [{finding.rule}]")
+
+
+def _expected_dir(run: Run) -> Path:
+    """Where the run directory will be, for checks of its disk: of the name only, a later run.dir that exists is refused later."""
+    given = run.derived.config.run
+    return Path(given.dir or Path(given.root) / (given.name or "run")).expanduser().absolute()
+
+
+def _progress_text(progress: Progress) -> str:
+    share = f"{100 * progress.done // progress.total} %" if progress.total else ""
+    what = {
+        "hash": "reading the data set's sources",
+        "wait": "waiting for another process that builds the same data set",
+        "tokenizer": "training the tokenizer",
+        "rows": f"tokenizing, {progress.tokens / 1e6:.1f} M tokens",
+        "index": "closing the data set's files",
+    }
+    return f"{what.get(progress.phase, progress.phase)} {share}".rstrip()
+
+
+def _require_dir(run: Run) -> None:
+    """Refuse an existing run.dir, and several hosts without one, before the data set is built."""
+    config = run.derived.config
+    if config.launch.nodes > 1 and config.run.dir is None:
+        raise UserError(
+            f"with launch.nodes={config.launch.nodes} every host needs the same run directory, and its default holds the time",
+            mend="run.dir=<a folder, the same on every host>",
+        )
+    if not config.launch.node_rank and config.checkpoint.resume not in ("auto", "must"):
+        choose_dir(run.derived)
+
+
+def _settle(run: Run, start: Start, began: float, view: View) -> Path:
+    """Make the run directory. On several hosts the first makes it; the others join it where the folder is shared."""
+    config = run.derived.config
+    given = Path(config.run.dir).expanduser().absolute() if config.run.dir is not None else None
+    if given is not None and config.launch.node_rank:
+        joined = _join(run, given, began)
+        if joined is not None:
+            return joined
+        if config.launch.max_restarts:
+            raise UserError(
+                f"the first host made no run directory {given} that this one can see: hosts that start again together share it",
+                where=f"launch.max_restarts={config.launch.max_restarts}",
+                mend="run.dir=<a folder that all hosts share>, or launch.max_restarts=0 and a scheduler that starts the command again",
+            )
+    if given is not None and start.continues is not None:
+        given = numbered(given)  # the same command again goes on in a directory of its own, beside the one it continues
+    if start.replaces is not None:
+        aside = numbered(start.replaces.with_name(f"{start.replaces.name}.died"))
+        os.rename(start.replaces, aside)
+        view.note(f"what a run that died before its first checkpoint left there is now {aside}")
+    return run.freeze(given, start)
+
+
+def _join(run: Run, given: Path, began: float) -> Path | None:
+    """The run directory that the first host made for this very launch, waited for; None: it does not share our folder.
+
+    It is known by its configuration and its age, and this host has not worked in it: another directory of that name is another launch's.
+    """
+    launch = run.derived.config.launch
+    wanted = config_hash(run.derived)
+    deadline = time.monotonic() + _SHARED_WAIT
+    while time.monotonic() < deadline:
+        for lock in given.parent.glob(f"{given.name}*/{LOCK}"):
+            fresh = (lock.parent / CONFIG).stat().st_mtime > began - _SHARED_WAIT  # a restart writes the lock anew
+            fresh = fresh and not RunFiles(path=lock.parent).launch_log(launch.node_rank or 0, launch.nodes).exists()
+            if fresh and json.loads(lock.read_text(encoding="utf-8"))["config_hash"] == wanted:
+                return lock.parent
+        time.sleep(0.5)
+    return None

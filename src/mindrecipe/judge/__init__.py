@@ -1,0 +1,1 @@
+"""Judgement: runs read, listed, compared with a baseline, reported, diagnosed. Reads run directories; imports no mindspore."""

@@ -1,0 +1,27 @@
+"""A run that did not come to its end, for a reason that no other cause names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mindrecipe.judge.diagnosis.memory import out_of_memory
+from mindrecipe.judge.diagnosis.registry import Diagnosis, cause
+from mindrecipe.judge.recorded import Recorded
+
+
+@cause
+def failed(run: Recorded) -> Iterator[Diagnosis]:
+    """The first error is the cause; what followed from it is left out."""
+    errors = run.summary.get("errors") or ()
+    if run.summary.get("state") != "failed" or not errors or any(out_of_memory(run)):
+        return
+    first = errors[0]
+    said = str(first.get("message") or "").strip().partition("\n")[0]
+    yield Diagnosis(
+        cause="failed",
+        cost=1.0,
+        what=f"rank {first.get('rank')} failed: {first.get('type')}: {said}",
+        evidence=str(first.get("log")),
+        threshold="",
+        mend="read that log from its end upwards",
+    )

@@ -1,0 +1,70 @@
+"""Memory that is nearly used up, or was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from mindrecipe.judge.diagnosis.registry import Diagnosis, cause
+from mindrecipe.judge.diagnosis.remedies import remedies
+from mindrecipe.judge.recorded import Recorded
+from mindrecipe.measure.tail import last_lines
+from mindrecipe.measure.view import text
+
+NEAR = 0.92
+#: what the system, the allocators of MindSpore and those of the device say (strings of mindspore's libraries)
+_OUT = re.compile(
+    r"out of memory|bad_alloc|MemoryError|Cannot allocate memory|(?:Alloc(?:ate)?|Malloc)(?: device)? memory failed"
+    r"|memory (?:is not|isn't|not) enough",
+    re.IGNORECASE,
+)
+
+
+@cause
+def out_of_memory(run: Recorded) -> Iterator[Diagnosis]:
+    """A rank failed because it was given no more memory."""
+    if run.summary.get("state") not in ("failed", "interrupted"):
+        return
+    for error in run.summary.get("errors") or ():
+        said = f"{error.get('type')} {error.get('message')} {error.get('traceback') or ''}"
+        lines = last_lines(run.path / "logs" / f"rank_{error.get('rank') or 0}.log", 200)
+        found = next((line for line in [said, *lines] if _OUT.search(line)), None)
+        if found is None:
+            continue
+        match = _OUT.search(found)
+        assert match is not None
+        yield Diagnosis(
+            cause="out_of_memory",
+            cost=1.0,
+            what=f"rank {error.get('rank') or 0} ended because it got no more memory",
+            evidence=f"logs/rank_{error.get('rank') or 0}.log: {found[max(0, match.start() - 40) : match.end() + 240].strip()}",
+            threshold="",
+            mend="; then ".join(remedies(run)),
+        )
+        return
+
+
+@cause
+def memory_near_limit(run: Recorded) -> Iterator[Diagnosis]:
+    """The next longer row, or a little fragmentation, will be too much."""
+    peak, limit, of = run.summary.get("peak_memory_bytes"), *_limit(run)
+    if not peak or not limit or peak <= NEAR * limit:
+        return
+    yield Diagnosis(
+        cause="memory_near_limit",
+        cost=0.01,
+        what=f"peak memory is {100 * peak / limit:.0f} % of what there is",
+        evidence=f"metrics.jsonl: memory_bytes up to {text.size(peak)} of {text.size(int(limit))} ({of})",
+        threshold=f"{100 * NEAR:.0f} %",
+        mend="; then ".join(remedies(run)),
+    )
+
+
+def _limit(run: Recorded) -> tuple[float | None, str]:
+    """Bytes that one rank may use: its device's pool, on CPU its share of the host's memory."""
+    if run.derived.get("device_target") != "CPU":
+        pool = re.fullmatch(r"([\d.]+)\s*GB", str(run.config.get("memory", {}).get("max_device_memory")))
+        return (float(pool.group(1)) * 2**30 if pool else None), "memory.max_device_memory"
+    host = (run.lock.get("machine") or {}).get("memory_bytes")
+    local = int(run.derived.get("devices_per_node") or 1)
+    return (host / local if host else None), "this host's memory, shared by its ranks"

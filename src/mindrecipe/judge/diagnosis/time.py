@@ -1,0 +1,195 @@
+"""Where the time of the steps went that it should not have gone to."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+
+from mindrecipe.judge.diagnosis.registry import LEAST_STEPS, Diagnosis, cause
+from mindrecipe.judge.measured import NOISY, use_of_others
+from mindrecipe.judge.recorded import Recorded
+from mindrecipe.measure.curves import percentile
+from mindrecipe.measure.record import StepRecord
+
+DATA_BOUND, SAVING, HOST, DRIFT, LOW_MFU = 0.10, 0.05, 0.05, 0.20, 0.15
+_METRICS = "metrics.jsonl"
+_Read = Callable[[StepRecord], float]
+
+
+@cause
+def data_bound(run: Recorded) -> Iterator[Diagnosis]:
+    """The devices wait for batches."""
+    share = _share(run, lambda record: record.data_time)
+    if share is None or share <= DATA_BOUND:
+        return
+    data = run.config.get("dataset", {})
+    workers, prefetch = int(data.get("num_parallel_workers") or 1), int(data.get("prefetch_size") or 1)
+    ready = "" if data.get("source") == "mindrecord" else "; text that is built once into MindRecords (dataset=text) is read fastest"
+    yield Diagnosis(
+        cause="data_bound",
+        cost=share,
+        what=f"{100 * share:.0f} % of the time is waiting for the next batch",
+        evidence=f"{_METRICS}: data_time is {1e3 * _mean(run, lambda record: record.data_time):.1f} ms of "
+        f"{1e3 * _mean(run, lambda record: record.step_time):.1f} ms a step",
+        threshold=f"{100 * DATA_BOUND:.0f} %",
+        mend=f"dataset.num_parallel_workers={2 * workers} dataset.prefetch_size={2 * prefetch}{ready}",
+    )
+
+
+@cause
+def checkpoint_stalls(run: Recorded) -> Iterator[Diagnosis]:
+    """Training waits while checkpoints are written."""
+    share = _share(run, lambda record: record.checkpoint_time)
+    if share is None or share <= SAVING:
+        return
+    saved = [record.checkpoint_time for record in run.timed if record.checkpoint_time > 0.01]
+    every = run.config.get("checkpoint", {}).get("save_steps")
+    mend = "checkpoint.async_save=true" + (f" or checkpoint.save_steps={4 * int(every)}" if every else " or fewer minutes between them")
+    yield Diagnosis(
+        cause="checkpoint_stalls",
+        cost=share,
+        what=f"{100 * share:.0f} % of the time is writing checkpoints",
+        evidence=f"{_METRICS}: {len(saved)} checkpoints, {statistics.fmean(saved):.2f} s each" if saved else _METRICS,
+        threshold=f"{100 * SAVING:.0f} %",
+        mend=mend,
+    )
+
+
+@cause
+def host_bottleneck(run: Recorded) -> Iterator[Diagnosis]:
+    """Callbacks other than saving: printing, monitors, a user's own."""
+    share = _share(run, lambda record: record.other_time - record.checkpoint_time)
+    if share is None or share <= HOST or _mean(run, lambda record: record.other_time - record.checkpoint_time) < 0.005:
+        return
+    yield Diagnosis(
+        cause="host_bottleneck",
+        cost=share,
+        what=f"{100 * share:.0f} % of the time is callbacks between the steps",
+        evidence=f"{_METRICS}: other_time is {1e3 * _mean(run, lambda record: record.other_time):.1f} ms a step",
+        threshold=f"{100 * HOST:.0f} %, and 5 ms a step",
+        mend="monitor.update_ratio_steps=null monitor.grad_groups=false; callbacks of your own (native.callbacks) less often",
+    )
+
+
+@cause
+def recompilation(run: Recorded) -> Iterator[Diagnosis]:
+    """Single steps that compute for long, and use the CPU meanwhile: a graph is compiled, for a shape that was not there before."""
+    steps = run.timed
+    if len(steps) < LEAST_STEPS:
+        return
+    usual, usual_cpu = _median(steps, "compute_time"), _median(steps, "cpu_time")
+    late = [
+        record
+        for record in steps
+        if record.compute_time > max(5 * usual, usual + 0.8) and (record.cpu_time or 0.0) > max(3 * usual_cpu, usual_cpu + 0.5)
+    ]
+    lost = sum(record.compute_time - usual for record in late)
+    if not late or lost < 0.02 * sum(record.step_time for record in steps):
+        return
+    yield Diagnosis(
+        cause="recompilation",
+        cost=lost / sum(record.step_time for record in steps),
+        what=f"{len(late)} steps compiled their graph again: {lost:.1f} s",
+        evidence=f"{_METRICS}: steps {_numbers(late)} computed {max(record.compute_time for record in late):.1f} s, where "
+        f"{usual:.2f} s are usual",
+        threshold="five times the median, with CPU time to match",
+        mend="rows of one length (dataset=text packs them), dataset.drop_remainder=true",
+    )
+
+
+@cause
+def stalls(run: Recorded) -> Iterator[Diagnosis]:
+    """Single steps in which nothing was computed for long: a disk, a network, a machine that was held."""
+    steps = run.timed
+    if len(steps) < LEAST_STEPS:
+        return
+    usual = _median(steps, "step_time")
+    late = [
+        record
+        for record in steps
+        if record.step_time - record.checkpoint_time > max(20 * usual, 5.0) and (record.cpu_time or 0.0) < 0.2 * record.step_time
+    ]
+    lost, whole = sum(record.step_time - usual for record in late), sum(record.step_time for record in steps)
+    if lost > 0.05 * whole:
+        yield Diagnosis(
+            cause="stalls",
+            cost=lost / whole,
+            what=f"{len(late)} steps stood still, {lost:.0f} s in all",
+            evidence=f"{_METRICS}: steps {_numbers(late)}",
+            threshold="twenty times the median, and 5 s",
+            mend="look at the disk and the network at that time (logs/rank_0.usage.jsonl), and at the host's other work",
+        )
+
+
+@cause
+def noisy_machine(run: Recorded) -> Iterator[Diagnosis]:
+    """Other processes take the cores of a CPU run."""
+    others = use_of_others(run)
+    if others is None or others <= NOISY or run.derived.get("device_target") != "CPU":
+        return
+    yield Diagnosis(
+        cause="noisy_machine",
+        cost=others,
+        what=f"other processes use {100 * others:.0f} % of this machine's cores",
+        evidence="logs/rank_0.usage.jsonl: host_cpu less cpu, while it trained",
+        threshold=f"{100 * NOISY:.0f} %",
+        mend="a quiet machine; `mindrecipe bench` compares two recipes on a noisy one",
+    )
+
+
+@cause
+def drift(run: Recorded) -> Iterator[Diagnosis]:
+    """The same work takes longer as the run goes on: heat, or neighbours that came."""
+    steps = run.timed
+    third = len(steps) // 3
+    if third < LEAST_STEPS:
+        return
+    early, late = _median(steps[:third], "step_time"), _median(steps[-third:], "step_time")
+    work, work_late = _median(steps[:third], "cpu_time"), _median(steps[-third:], "cpu_time")
+    slower = late / early - 1
+    if slower <= DRIFT or (work and work_late / work - 1 > slower / 2):
+        return
+    yield Diagnosis(
+        cause="drift",
+        cost=min(1.0, slower / (1 + slower)),
+        what=f"steps became {100 * slower:.0f} % slower, though they do not work more",
+        evidence=f"{_METRICS}: median step {1e3 * early:.0f} ms in the first third, {1e3 * late:.0f} ms in the last",
+        threshold=f"{100 * DRIFT:.0f} %",
+        mend="look at the device's temperature and clock (npu-smi info), and at the host's other work",
+    )
+
+
+@cause
+def low_mfu(run: Recorded) -> Iterator[Diagnosis]:
+    """The devices compute little of what they could, and nothing else takes the time."""
+    known = [record.mfu for record in run.timed if record.mfu is not None]
+    if len(known) < LEAST_STEPS or (mfu := statistics.median(known)) >= LOW_MFU:
+        return
+    batch = int(run.config.get("dataset", {}).get("batch_size") or 1)
+    yield Diagnosis(
+        cause="low_mfu",
+        cost=LOW_MFU - mfu,
+        what=f"MFU is {100 * mfu:.1f} %: the kernels are too small, or wait for each other",
+        evidence=f"{_METRICS}: mfu",
+        threshold=f"{100 * LOW_MFU:.0f} %",
+        mend=f"dataset.batch_size={2 * batch}, amp=O2, less model_parallel; profile=steps shows which operators take the time",
+    )
+
+
+def _share(run: Recorded, read: _Read) -> float | None:
+    steps = run.timed
+    whole = sum(record.step_time for record in steps)
+    return sum(map(read, steps)) / whole if len(steps) >= LEAST_STEPS and whole else None
+
+
+def _mean(run: Recorded, read: _Read) -> float:
+    return statistics.fmean(map(read, run.timed))
+
+
+def _median(steps: list[StepRecord], name: str) -> float:
+    return percentile([getattr(record, name) or 0.0 for record in steps], 0.5) or 0.0
+
+
+def _numbers(steps: list[StepRecord], most: int = 6) -> str:
+    told = [str(record.step) for record in steps[:most]]
+    return ", ".join(told) + (", ..." if len(steps) > most else "")

@@ -1,0 +1,104 @@
+"""One training of an experiment: run once, found again when the same command is given again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mindrecipe.errors import UserError
+from mindrecipe.judge.recorded import Recorded
+from mindrecipe.judge.training import Training, finished, with_words
+from mindrecipe.measure.curves import percentile
+
+FEW = ("evaluate=off", "checkpoint=off")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """The figures of one training over its measured steps: seconds, tokens/s, bytes; ``fault`` says why there are none."""
+
+    words: tuple[str, ...]
+    step_times: tuple[float, ...] = ()
+    tokens_per_step: int = 0
+    memory_bytes: int | None = None
+    final_loss: float | None = None
+    fault: str | None = None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """From the median step."""
+        return self.tokens_per_step / statistics.median(self.step_times) if self.step_times else None
+
+    @property
+    def cost(self) -> float | None:
+        """Microseconds a token."""
+        speed = self.tokens_per_s
+        return None if speed is None else 1e6 / speed
+
+    def percentile(self, share: float) -> float | None:
+        """Of the step times."""
+        return percentile(self.step_times, share)
+
+
+def folder_of(kind: str, words: Sequence[str], root: Path = Path("runs")) -> Path:
+    """The folder of an experiment: the same command finds the same one."""
+    return root / kind / hashlib.sha256(json.dumps(list(words)).encode()).hexdigest()[:10]
+
+
+def measure_cell(words: Sequence[str], folder: Path, *, warm_up: int, steps: int) -> Cell:
+    """Train ``words`` for ``warm_up`` and ``steps`` measured steps in a process of its own, below ``folder``; what completed there before
+    is not run again. A training that fails is a cell with a fault.
+    """
+    whole = with_words([*FEW, *words], f"schedule.total_steps={warm_up + steps}")
+    path = folder.absolute() / hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:10]
+    run = finished(path)
+    if run is None:
+        if path.exists():  # begun before, and not completed
+            path.rename(path.with_name(f"{path.name}.broken-{time.time_ns()}"))
+        training = Training(whole, path)
+        try:
+            run = training.require_success()
+        except UserError as fault:
+            said = [line for line in fault.what.splitlines()[1:] if line.strip()] or [fault.what]
+            told = next((line for line in said if "error" in line.lower()), said[-1])
+            return Cell(words=tuple(words), fault=told.strip()[:160])
+        finally:
+            training.stop()
+    return of_run(run, words, warm_up)
+
+
+def of_run(run: Recorded, words: Sequence[str], warm_up: int) -> Cell:
+    """The figures of a completed training."""
+    measured = [record for record in run.steps if record.step > warm_up]
+    return Cell(
+        words=tuple(words),
+        step_times=tuple(record.step_time for record in measured),
+        tokens_per_step=int(run.derived.get("tokens_per_step") or 0),
+        memory_bytes=run.summary.get("peak_memory_bytes"),
+        final_loss=run.summary.get("final_loss"),
+    )
+
+
+def values_of(word: str) -> tuple[str, list[str]] | None:
+    """(key, values) of "key=a,b,c"; None for a word with one value. Commas in brackets and quotes divide nothing."""
+    key, equals, text = word.partition("=")
+    values, depth, quote, start = [], 0, "", 0
+    for place, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "[{(":
+            depth += 1
+        elif letter in "]})":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            values.append(text[start:place])
+            start = place + 1
+    values.append(text[start:])
+    return (key.lstrip("+"), values) if equals and len(values) > 1 else None

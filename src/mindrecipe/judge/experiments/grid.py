@@ -1,0 +1,144 @@
+"""The shape grid: every combination of a few values, what a step and a token cost there, and where the cost of a token jumps."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mindrecipe.errors import UserError
+from mindrecipe.judge.experiments.cells import Cell, measure_cell, values_of
+from mindrecipe.judge.training import with_words
+from mindrecipe.measure.view import text
+
+#: short names of the knobs that a grid is mostly of
+SHORT = {"batch_size": "dataset.batch_size", "seq_length": "model.seq_length"}
+DTYPES = {
+    "float32": ("amp=O0",),
+    "float16": ("amp=O1", "amp.dtype=float16"),
+    "bfloat16": ("amp=O1", "amp.dtype=bfloat16"),
+}
+#: a token that costs so much more than with the value before is worth a look
+JUMP = 1.25
+Place = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """``axes``: name -> values; ``cells`` by the values of all axes, in their order."""
+
+    axes: Mapping[str, Sequence[str]]
+    cells: Mapping[Place, Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """Where the cost of a token (microseconds) jumps from one value of ``axis`` to the next, the others being ``at``."""
+
+    axis: str
+    before: str
+    after: str
+    at: str
+    cost_before: float
+    cost_after: float
+
+    def __str__(self) -> str:
+        change = 100 * (self.cost_after / self.cost_before - 1)
+        where = f"{self.axis} {self.before} -> {self.after}{f' at {self.at}' if self.at else ''}"
+        return f"{where}: {self.cost_before:.1f} -> {self.cost_after:.1f} us a token ({change:+.0f} %)"
+
+
+def axes_of(words: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Axes (words with several values), and the words that all cells share. UserError without an axis."""
+    axes, shared = {}, []
+    for word in words:
+        found = values_of(word)
+        if found is None:
+            key, equals, value = word.partition("=")
+            shared += _words_of(key, value) if equals and key in (*SHORT, "dtype") else [word]
+        else:
+            axes[found[0]] = found[1]
+    if not axes:
+        raise UserError("a grid needs a knob with several values", mend="mindrecipe grid +recipe=tiny_cpu batch_size=1,2,4")
+    return axes, shared
+
+
+def measure(words: Sequence[str], folder: Path, *, warm_up: int, steps: int, told: Callable[[str], None] = lambda _: None) -> Grid:
+    """Measure every cell that was not measured before."""
+    axes, shared = axes_of(words)
+    places = list(itertools.product(*axes.values()))
+    cells: dict[Place, Cell] = {}
+    for number, place in enumerate(places, 1):
+        more = [word for name, value in zip(axes, place, strict=True) for word in _words_of(name, value)]
+        cells[place] = measure_cell(with_words(shared, *more), folder / "cells", warm_up=warm_up, steps=steps)
+        cost = cells[place].cost
+        what = cells[place].fault or (f"{cost:.1f} us a token" if cost else "")
+        told(f"{number} of {len(places)}: {named(axes, place)}: {what}")
+    return Grid(axes, cells)
+
+
+def transitions(grid: Grid) -> list[Transition]:
+    """All jumps of the cost of a token between neighbours along an axis, the largest first."""
+    found = []
+    for number, (axis, values) in enumerate(grid.axes.items()):
+        for place in grid.cells:
+            here = values.index(place[number])
+            if here == 0:
+                continue
+            before = (*place[:number], values[here - 1], *place[number + 1 :])
+            costs = grid.cells[before].cost, grid.cells[place].cost
+            if costs[0] is None or costs[1] is None or max(costs[1] / costs[0], costs[0] / costs[1]) < JUMP:
+                continue
+            others = {name: value for name, value in zip(grid.axes, place, strict=True) if name != axis}
+            at = ", ".join(f"{name}={value}" for name, value in others.items())
+            found.append(Transition(axis, values[here - 1], place[number], at, costs[0], costs[1]))
+    return sorted(found, key=lambda jump: -abs(jump.cost_after / jump.cost_before - 1))
+
+
+def table(grid: Grid) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows, one a cell."""
+    columns = [*grid.axes, "tokens/s", "us a token", "p50", "p95", "p99", "memory", "fault"]
+    rows = []
+    for place, cell in grid.cells.items():
+        times = [cell.percentile(share) for share in (0.5, 0.95, 0.99)]
+        speed, cost = cell.tokens_per_s, cell.cost
+        rows.append(
+            [
+                *place,
+                "" if speed is None else text.quantity(speed),
+                "" if cost is None else f"{cost:.1f}",
+                *("" if took is None else text.seconds(took) for took in times),
+                "" if cell.memory_bytes is None else text.size(cell.memory_bytes),
+                cell.fault or "",
+            ]
+        )
+    return columns, rows
+
+
+def maps(grid: Grid) -> dict[str, dict[str, list[float | None]]]:
+    """A heat map of the cost of a token for each combination of all axes but the last two: title -> row name -> values."""
+    names = list(grid.axes)
+    across, down = names[-1], names[-2] if len(names) > 1 else None
+    found: dict[str, dict[str, list[float | None]]] = {}
+    for rest in itertools.product(*(grid.axes[name] for name in names[:-2])):
+        title = ", ".join(f"{name}={value}" for name, value in zip(names[:-2], rest, strict=True)) or "us a token"
+        rows = {}
+        for row in grid.axes[down] if down else ("",):
+            places = [(*rest, *((row,) if down else ()), column) for column in grid.axes[across]]
+            rows[f"{down}={row}" if down else across] = [grid.cells[place].cost for place in places]
+        found[title] = rows
+    return found
+
+
+def named(axes: Mapping[str, Sequence[str]], place: Place) -> str:
+    """ "batch_size=2 seq_length=128"."""
+    return " ".join(f"{name}={value}" for name, value in zip(axes, place, strict=True))
+
+
+def _words_of(name: str, value: str) -> list[str]:
+    if name == "dtype":
+        if value not in DTYPES:
+            raise UserError(f"dtype={value} is none of {', '.join(DTYPES)}", mend="dtype=float32,float16")
+        return list(DTYPES[value])
+    return [f"{SHORT.get(name, name)}={value}"]

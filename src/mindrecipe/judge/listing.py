@@ -1,0 +1,53 @@
+"""The table of runs: one row a run, sorted by any of its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from mindrecipe.config.keys import nearest_word
+from mindrecipe.errors import UserError
+from mindrecipe.judge.recorded import Recorded
+
+#: column -> how it is read of a run; null is "was not measured"
+COLUMNS: dict[str, Callable[[Recorded], Any]] = {
+    "run": lambda run: str(run.path),
+    "name": lambda run: run.path.parent.name,
+    "created": lambda run: run.lock.get("created"),
+    "state": lambda run: run.summary.get("state", "unfinished"),
+    "steps": lambda run: run.summary.get("steps"),
+    "final_loss": lambda run: run.summary.get("final_loss"),
+    "heldout_loss": lambda run: run.summary.get("heldout_loss"),
+    "tokens_per_s": lambda run: run.summary.get("tokens_per_s"),
+    "step_p50": lambda run: (run.summary.get("step_time") or {}).get("p50"),
+    "step_p95": lambda run: (run.summary.get("step_time") or {}).get("p95"),
+    "mfu": lambda run: run.summary.get("mfu"),
+    "peak_memory_bytes": lambda run: run.summary.get("peak_memory_bytes"),
+    "device": lambda run: run.derived.get("device"),
+    "device_num": lambda run: run.derived.get("device_num"),
+    "overrides": lambda run: " ".join(word for word in run.lock.get("command", ()) if not word.lstrip("+").startswith("run.")),
+    "config_hash": lambda run: run.lock.get("config_hash"),
+}
+#: of these more is better: they are sorted with the largest first
+DESCENDING = ("tokens_per_s", "mfu", "created", "steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A run and its figures, by the names of :data:`COLUMNS`."""
+
+    run: Recorded
+    values: dict[str, Any]
+
+
+def rows(runs: Iterable[Recorded], *, sort: str = "created", reverse: bool = False) -> list[Row]:
+    """One row a run, the best of ``sort`` first (``reverse``: last); runs that have no such figure come last. UserError for no column."""
+    if sort not in COLUMNS:
+        near = nearest_word(sort, COLUMNS, 1)
+        raise UserError(f"runs have no {sort!r}; they have {', '.join(COLUMNS)}", mend=f"--sort {near[0]}" if near else None)
+    found = [Row(run, {name: read(run) for name, read in COLUMNS.items()}) for run in runs]
+    known = [row for row in found if row.values[sort] is not None]
+    unknown = [row for row in found if row.values[sort] is None]
+    known.sort(key=lambda row: row.values[sort], reverse=(sort in DESCENDING) != reverse)
+    return [*known, *unknown]

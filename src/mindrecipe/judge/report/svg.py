@@ -1,0 +1,94 @@
+"""Small drawings as inline SVG: curves, a stacked bar, a heat map. Sizes are those of a viewBox: the page scales them.
+
+Colours are CSS variables (--s0 to --s5, --grid, --ink), so that the page decides, also for dark screens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+WIDTH, HEIGHT = 480, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 26
+COLOURS = 6
+Points = Sequence[tuple[float, float]]
+
+
+def curves(series: Mapping[str, Points], *, unit_x: str = "step") -> str:
+    """One line a series over a common grid; each point carries nothing, the line its name as a tooltip. Empty text for no points."""
+    points = [point for line in series.values() for point in line]
+    if not points:
+        return ""
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    low_x, high_x = min(xs), max(xs)
+    least, most = min(ys), max(ys)
+    ticks = nice_ticks(least, most)
+    low_y, high_y = min(ticks[0], least), max(ticks[-1], most)
+
+    def place(x: float, y: float) -> str:
+        across = (x - low_x) / (high_x - low_x or 1)
+        up = (y - low_y) / (high_y - low_y or 1)
+        return f"{_LEFT + across * (WIDTH - _LEFT - _RIGHT):.1f},{HEIGHT - _BOTTOM - up * (HEIGHT - _TOP - _BOTTOM):.1f}"
+
+    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
+    for tick in ticks:
+        y = place(low_x, tick).split(",")[1]
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y}" dy="4" text-anchor="end">{tick:.4g}</text>')
+    for x, anchor in ((low_x, "start"), (high_x, "end")):
+        parts.append(f'<text x="{place(x, low_y).split(",")[0]}" y="{HEIGHT - 8}" text-anchor="{anchor}">{x:.4g}</text>')
+    parts.append(f'<text x="{(WIDTH + _LEFT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(unit_x)}</text>')
+    for number, (name, line) in enumerate(series.items()):
+        path = " ".join(place(x, y) for x, y in line)
+        parts.append(f'<polyline class="s{number % COLOURS}" points="{path}"><title>{escape(name)}</title></polyline>')
+    return "".join([*parts, "</svg>"])
+
+
+def nice_ticks(low: float, high: float, count: int = 6) -> list[float]:
+    """About ``count`` round numbers that span from low to high."""
+    if high <= low:
+        span = abs(low) or 1.0
+        low, high = low - span / 2, high + span / 2
+    raw = (high - low) / count
+    power = 10 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9) * step
+    return [first + place * step for place in range(int((high - first) / step + 1e-9) + 1)] or [low]
+
+
+def stacked_bar(shares: Mapping[str, float]) -> str:
+    """A bar of shares that add up to one, with what each is in a tooltip."""
+    parts, x = ['<svg viewBox="0 0 480 34" role="img" preserveAspectRatio="none">'], 0.0
+    for number, (name, share) in enumerate(shares.items()):
+        width = 480 * share
+        parts.append(
+            f'<rect class="f{number % COLOURS}" x="{x:.2f}" y="2" width="{width:.2f}" height="30">'
+            f"<title>{escape(name)}: {100 * share:.1f} %</title></rect>"
+        )
+        x += width
+    return "".join([*parts, "</svg>"])
+
+
+def heat_map(rows: Mapping[str, Sequence[float | None]], *, unit: str) -> str:
+    """A row of cells for each name; the darker the more. The whole scale is used between the least and the largest value."""
+    known = [value for row in rows.values() for value in row if value is not None]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    longest = max(len(row) for row in rows.values())
+    height, left = 22 * len(rows) + 4, 12 + 6.5 * max(map(len, rows))
+    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img">']
+    for number, (name, row) in enumerate(rows.items()):
+        y = 2 + 22 * number
+        parts.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
+        width = (WIDTH - left - _RIGHT) / longest
+        for place, value in enumerate(row):
+            if value is None:
+                continue
+            strength = (value - low) / (high - low) if high > low else 0.0
+            parts.append(
+                f'<rect class="heat" style="fill-opacity:{0.08 + 0.92 * strength:.3f}" x="{left + place * width:.2f}" y="{y}" '
+                f'width="{width:.2f}" height="20"><title>{escape(name)}: {value:.3g} {escape(unit)}</title></rect>'
+            )
+    return "".join([*parts, "</svg>"])

@@ -1,0 +1,109 @@
+"""Whether a failed attempt is worth another one: pure, from what the attempts so far ended with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mindrecipe.measure.outcome import Outcome, RankError
+
+LONGEST_BACKOFF = 600.0
+#: ends that come again however often one tries: wrong settings, no room, nothing to train, a watcher's order
+_HOPELESS = {
+    "UserError": "a restart can't mend what was asked for",
+    "UserErrors": "a restart can't mend what was asked for",
+    "DiskFull": "a restart makes no room on the disk",
+    "NoSteps": "there was nothing to train",
+    "Stopped": "a watcher or another host stopped it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartPolicy:
+    """``max_restarts`` within ``window`` seconds (None: in all); the first waits ``backoff`` seconds, each further one twice as long.
+    Errors of the types in ``final`` are not tried again."""
+
+    max_restarts: int = 0
+    window: float | None = None
+    backoff: float = 5.0
+    final: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One line of attempts.jsonl. ``from_step`` is what it resumed, ``last_step`` what it reached; times are seconds since the epoch."""
+
+    number: int
+    started: float
+    ended: float
+    state: str
+    exit_code: int
+    from_step: int
+    last_step: int
+    error: dict[str, Any] | None = None
+    decision: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """``wait`` seconds before another attempt, None: no other; ``why`` in words; ``before``: only checkpoints of earlier steps will do."""
+
+    wait: float | None
+    why: str
+    before: int | None = None
+
+
+def error_of(outcome: Outcome) -> dict[str, Any] | None:
+    """The cause, as an attempt keeps it."""
+    if not outcome.errors:
+        return None
+    cause: RankError = outcome.errors[0]
+    return {"rank": cause.rank, "type": cause.type, "message": cause.message, "step": cause.step}
+
+
+def decide(policy: RestartPolicy, attempts: Sequence[Attempt], now: float | None = None) -> Decision:
+    """What follows the last of ``attempts``."""
+    last = attempts[-1]
+    if last.state not in ("failed", "diverged"):
+        return Decision(None, "")
+    error = last.error or {}
+    if error.get("type") in policy.final:
+        return Decision(None, "not started again: its watcher says stop")
+    if (why := _hopeless(attempts)) is not None:
+        return Decision(None, f"not started again: {why}")
+    now = time.time() if now is None else now
+    restarts = [attempt.started for attempt in attempts[1:] if policy.window is None or attempt.started > now - policy.window]
+    if len(restarts) >= policy.max_restarts:
+        if policy.max_restarts == 0:
+            return Decision(None, "")
+        within = f" within {policy.window:g} s" if policy.window else ""
+        return Decision(None, f"not started again: launch.max_restarts={policy.max_restarts} is used up{within}")
+    idle = next((count for count, attempt in enumerate(reversed(attempts)) if attempt.last_step > attempt.from_step), len(attempts))
+    wait = min(LONGEST_BACKOFF, policy.backoff * 2.0**idle)
+    before = error.get("step") if last.state == "diverged" or error.get("type") == "RollBack" else None
+    return Decision(wait, f"restart {len(attempts)} of {policy.max_restarts} in {wait:g} s", before)
+
+
+def hopeless(kind: str | None) -> str | None:
+    """Why no restart can cure an error of this type; None where one may."""
+    return None if kind is None else _HOPELESS.get(kind)
+
+
+def _hopeless(attempts: Sequence[Attempt]) -> str | None:
+    last, error = attempts[-1], attempts[-1].error or {}
+    if (why := hopeless(error.get("type"))) is not None:
+        return why
+    step = error.get("step")
+    earlier = [attempt.error for attempt in attempts[:-1] if attempt.error is not None]
+    if step is not None and any(each["type"] == error["type"] and each["step"] == step for each in earlier):
+        return f"the same end at the same step {step} as before: it is in the data or the settings"
+    same = [each for each in earlier if (each["type"], each["message"]) == (error.get("type"), error.get("message"))]
+    if same and last.last_step == last.from_step and attempts[-2].last_step == attempts[-2].from_step:
+        return "twice the same error before a single step"
+    return None

@@ -1,0 +1,70 @@
+"""launch=slurm: an sbatch script that starts `train` once on every node, and its submission.
+
+Slurm tells its notices (the end of the time, a preemption) to every process of the step by SIGTERM: ranks then save and leave, and
+the requeued job resumes.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from mindrecipe.errors import UserError
+
+NOTICE = 120
+"""Seconds before its end at which Slurm is asked to tell the job."""
+
+# Each reader takes all it is given: with pipefail, a `head` that leaves early would end the job, as its writer dies of SIGPIPE
+_MASTER = """\
+MASTER=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
+MASTER=$(getent ahostsv4 "$MASTER" | awk 'NR == 1 { print $1 }')
+export MASTER"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmJob:
+    """``command`` is `train` and its words, without the place of the node. ``args`` are further #SBATCH options, as they are."""
+
+    name: str
+    nodes: int
+    folder: Path
+    logs: Path
+    command: tuple[str, ...]
+    args: tuple[str, ...] = ()
+
+    def script(self) -> str:
+        """The sbatch script."""
+        options = [
+            f"--job-name={self.name}",
+            f"--nodes={self.nodes}",
+            "--ntasks-per-node=1",
+            f"--output={self.logs}/slurm-%j.out",
+            "--open-mode=append",
+            "--requeue",
+            f"--signal=TERM@{NOTICE}",
+            *self.args,
+        ]
+        place = '"launch.node_rank=$SLURM_NODEID" "launch.master_addr=$MASTER"' if self.nodes > 1 else ""
+        inner = f"exec {shlex.join(self.command)} {place}".rstrip()
+        lines = ["#!/usr/bin/env bash", *(f"#SBATCH {option}" for option in options), "set -euo pipefail"]
+        if self.nodes > 1:
+            lines.append(_MASTER)
+        lines.append(f"cd {shlex.quote(str(self.folder))}")
+        lines.append(f"exec srun --kill-on-bad-exit=1 bash -c {shlex.quote(inner)}")
+        return "\n".join(lines) + "\n"
+
+
+def submit(script: Path) -> str:
+    """Hand the script to sbatch; returns what it says. UserError where there is none, or it refuses."""
+    sbatch = shutil.which("sbatch")
+    if sbatch is None:
+        raise UserError("sbatch is not on PATH: this is no Slurm login node", mend="launch.submit=false, and sbatch it there")
+    done = subprocess.run([sbatch, str(script)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise UserError(
+            f"sbatch: {done.stderr.strip() or f'exit code {done.returncode}'}", where=str(script), mend="launch.sbatch_args=[...]"
+        )
+    return done.stdout.strip()

@@ -1,0 +1,24 @@
+"""Where the files of one run are: what lowering needs to know of the disk, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """A checkpoint to go on from: the folder mindformers loads, the file name it wants (ckpt only), and the true global step."""
+
+    folder: str
+    file_name: str | None
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """``output_dir`` is the run directory; ``train_files`` the MindRecords; ``load`` weights to start from."""
+
+    output_dir: str
+    train_files: tuple[str, ...]
+    resume: Resume | None = None
+    load: str | None = None

@@ -1,0 +1,83 @@
+"""Curves of a run read as a person would: moving mean and variance, spikes, percentiles, where the time of its steps went."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from mindrecipe.measure.record import StepRecord
+
+WARM_UP_STEPS = 2  # the first step compiles, the second still fills caches: neither says how fast the run is
+WINDOW = 20
+_SPIKE = 6.0  # robust standard deviations above the median of the window before
+_LEAST_SPREAD = 0.02  # nats: a plateau without noise would make a spike of every flicker
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The value that ``share`` of the values do not exceed, interpolated between neighbours (numpy's "linear"); None of none."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    position = share * (len(ordered) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def percentiles(values: Sequence[float]) -> dict[str, float | None]:
+    """p50, p95 and p99."""
+    return {f"p{q}": percentile(values, q / 100) for q in (50, 95, 99)}
+
+
+def moving(values: Sequence[float], window: int = WINDOW) -> list[tuple[float, float]]:
+    """Mean and variance of the last up to ``window`` values at each place; NaN as long as one in the window is not finite."""
+    found, kept = [], deque[float](maxlen=window)
+    for value in values:
+        kept.append(value)
+        fine = all(map(math.isfinite, kept))
+        found.append((statistics.fmean(kept), statistics.pvariance(kept)) if fine else (math.nan, math.nan))
+    return found
+
+
+def spikes(steps: Sequence[StepRecord], window: int = WINDOW) -> list[int]:
+    """Steps whose loss stands out above the ``window`` before: more than six robust deviations over their median."""
+    found: list[int] = []
+    before: deque[float] = deque(maxlen=window)
+    for record in steps:
+        if len(before) == window and math.isfinite(record.loss):
+            middle = statistics.median(before)
+            spread = 1.4826 * statistics.median(abs(value - middle) for value in before)
+            if record.loss - middle > _SPIKE * max(spread, _LEAST_SPREAD):
+                found.append(record.step)
+                continue  # one bad batch must not hide the next
+        if math.isfinite(record.loss):
+            before.append(record.loss)
+    return found
+
+
+def timed(steps: Sequence[StepRecord]) -> list[StepRecord]:
+    """The steps that say how fast a launch is: all but those that warm up, and those that were profiled."""
+    return [record for record in list(steps)[WARM_UP_STEPS:] if not record.profiled]
+
+
+def time_shares(steps: Iterable[StepRecord]) -> dict[str, float] | None:
+    """Share of the steps' whole time by where it went: data, compute, checkpoint, other; None of no steps."""
+    records = list(steps)
+    whole = sum(record.step_time for record in records)
+    if not whole:
+        return None
+    saving = sum(record.checkpoint_time for record in records)
+    return {
+        "data": sum(record.data_time for record in records) / whole,
+        "compute": sum(record.compute_time for record in records) / whole,
+        "checkpoint": saving / whole,
+        "other": max(0.0, sum(record.other_time for record in records) - saving) / whole,
+    }
+
+
+def compile_time(steps: Sequence[StepRecord]) -> float | None:
+    """Seconds that the first step computed longer than the median of those that follow: what compiling its graph took."""
+    usual = percentile([record.compute_time for record in timed(steps)], 0.5)
+    return None if usual is None else max(0.0, steps[0].compute_time - usual)

@@ -1,0 +1,170 @@
+"""What a rank reports while it runs: a line of metrics a step, its own times where there are several ranks, what it uses of the
+machine, and events that mark its phases.
+
+All are JSON lines, written by the worker and read by the live view, the summary and every later comparison.
+No mindspore here: readers and writers share these dataclasses.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PHASES = ("start", "import", "build", "compile", "train", "alarm", "save", "checkpoint", "evaluate", "done", "stopped", "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """One optimizer step. Times are seconds of wall clock; ``tokens_per_s`` is of the whole job.
+
+    ``data_time`` is the wait for the next batch, ``compute_time`` forward, backward, communication and update (one graph, which only
+    a profile can take apart), ``other_time`` callbacks (checkpoints, logging); the three add up to ``step_time``.
+    ``checkpoint_time`` is the part of ``other_time`` that saving took, ``cpu_time`` the CPU time (all threads) of the first rank's
+    process. ``mfu`` and ``hfu`` are null where the device's peak is unknown,
+    ``tflops_per_device`` too where the model's FLOPs are. ``memory_bytes`` is the device's peak, on CPU the
+    resident set of the process. ``grad_groups`` (monitor.grad_groups) are norms of this rank's gradients before they are reduced;
+    ``update_ratio`` (monitor.update_ratio_steps) is the norm of the update over that of the weights. ``profiled``: the profiler watched
+    this step, or began or ended beside it: its times are no times of the run.
+    """
+
+    step: int
+    epoch: int
+    loss: float
+    lr: float
+    grad_norm: float | None
+    loss_scale: float | None
+    overflow: bool
+    step_time: float
+    data_time: float
+    compute_time: float
+    other_time: float
+    tokens_per_s: float
+    tflops_per_device: float | None
+    mfu: float | None
+    memory_bytes: int | None
+    hfu: float | None = None
+    checkpoint_time: float = 0.0
+    cpu_time: float | None = None
+    grad_groups: dict[str, float] | None = None
+    update_ratio: float | None = None
+    profiled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankStep:
+    """One step as one rank saw it, where there are several (``logs/rank_N.steps.jsonl``); times as in :class:`StepRecord`.
+
+    A rank that waits for another one does so inside ``compute_time``: the straggler is the one that waits least.
+    """
+
+    step: int
+    time: float
+    data_time: float
+    compute_time: float
+    other_time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What one rank and its host used since the sample before (``logs/rank_N.usage.jsonl``); null is "can't be told here".
+
+    ``cpu`` cores of this process, ``host_cpu`` cores of the whole host; ``rss`` and ``host_memory`` bytes in use; rates in bytes/s:
+    ``disk_read``, ``disk_write`` of this process, ``net_sent``, ``net_received`` of the host. ``npu`` is the share of its NPU's
+    cores that were busy.
+    """
+
+    time: float
+    cpu: float
+    host_cpu: float
+    rss: int
+    host_memory: int
+    disk_read: float | None
+    disk_write: float | None
+    net_sent: float
+    net_received: float
+    npu: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A rank entered ``phase`` (one of :data:`PHASES`) at ``time`` (seconds since the epoch)."""
+
+    phase: str
+    rank: int
+    pid: int
+    time: float
+    detail: dict[str, Any]
+
+
+def event(phase: str, rank: int, pid: int, **detail: Any) -> Event:
+    """An event of now."""
+    if phase not in PHASES:
+        raise ValueError(f"unknown phase {phase!r}, one of {', '.join(PHASES)}")
+    return Event(phase=phase, rank=rank, pid=pid, time=time.time(), detail=detail)
+
+
+def to_line(record: StepRecord | RankStep | Usage | Event) -> str:
+    """One JSON line; NaN and infinities become null's honest neighbours, the strings "nan", "inf", "-inf"."""
+    return json.dumps({name: _plain(getattr(record, name)) for name in record.__dataclass_fields__}, allow_nan=False) + "\n"
+
+
+def step_from_line(line: str) -> StepRecord:
+    """The record of a line that :func:`to_line` wrote."""
+    return _step(json.loads(line))
+
+
+def _step(raw: dict[str, Any]) -> StepRecord:
+    return StepRecord(**{key: _number(value) for key, value in raw.items()})
+
+
+def read_steps(path: Path) -> Iterator[StepRecord]:
+    """Records of a metrics.jsonl; an unfinished last line (a rank was killed while it wrote) is left out."""
+    yield from (_step(raw) for raw in _lines(path))
+
+
+def read_rank_steps(path: Path) -> list[RankStep]:
+    """The steps of one rank, the last record of each: a resumed run trains some of them again."""
+    found = {record.step: record for record in (RankStep(**raw) for raw in _lines(path))}
+    return [found[step] for step in sorted(found)]
+
+
+def read_usage(path: Path) -> list[Usage]:
+    """The samples of one rank."""
+    return [Usage(**raw) for raw in _lines(path)]
+
+
+def read_events(path: Path) -> list[Event]:
+    """The events of one rank."""
+    return [Event(**raw) for raw in _lines(path)]
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Objects of the finished lines of a file; none where it does not exist."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def event_from_line(line: str) -> Event:
+    """The event of a line that :func:`to_line` wrote."""
+    return Event(**json.loads(line))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _number(item) for key, item in value.items()}
+    return float(value) if isinstance(value, str) else value

@@ -1,0 +1,1 @@
+"""Memory, time and layout of a job before it runs: pure arithmetic."""

@@ -1,0 +1,120 @@
+"""parallel.planned: the layout of a run taken from the search, with what the user set kept as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import replace
+from typing import Any
+
+from mindrecipe.config.schema import ParallelConfig, RecomputeConfig, RunConfig
+from mindrecipe.models.family import Family
+from mindrecipe.models.hardware import Hardware
+from mindrecipe.plan.job import CannotPrice, Job, Policy
+from mindrecipe.plan.of_run import job_of
+from mindrecipe.plan.search import Found, require_layout, search
+from mindrecipe.plan.space import Space
+
+#: our knob -> the axis of the space that it pins where it is not at its default
+_PINS = {
+    "data_parallel": "data_parallel",
+    "model_parallel": "tensor_parallel",
+    "pipeline_stage": "pipeline",
+    "context_parallel": "context_parallel",
+    "pipeline_interleave": "interleave",
+}
+
+
+def search_for(
+    config: RunConfig, family: Family, hardware: Hardware, devices: int, global_batch: int | None = None, *, pin: bool = False, top: int = 5
+) -> tuple[Found, Space, Job]:
+    """Search the layouts of a configuration; with ``pin`` axes that were set stay. CannotPrice for what is not planned for."""
+    if config.parallel.mode == "standalone":
+        # nothing was said of a mesh: all devices of the nodes
+        launch = config.launch
+        per_node = hardware.devices_per_node if launch.workers is None and launch.devices_per_node in (None, 1) else launch.devices_per_node
+        devices = launch.nodes * (per_node or 1)
+        config = replace(config, launch=replace(launch, devices_per_node=per_node))
+    plain = replace(config.parallel, **_plain_axes())
+    batch = global_batch or config.parallel.global_batch_size or max(devices, config.dataset.batch_size * devices)
+    bare = replace(
+        config,
+        parallel=replace(plain, mode="semi_auto", data_parallel=devices),
+        model=replace(config.model, offset=0),
+        recompute=_no_layers(config),
+    )
+    # with gradients accumulated, as every layout of a large batch has them
+    base = job_of(replace(bare, parallel=replace(bare.parallel, gradient_accumulation_steps=2)), family, hardware, devices)
+    # legacy models with flash attention save nothing by them (of_run.recompute_of)
+    skipped: tuple[Policy, ...] = ("selective", "attention") if family.architecture == "legacy" and base.dims.flash else ()
+    space = Space(
+        devices=devices,
+        global_batch=batch,
+        headroom=config.memory.headroom,
+        pinned=_pinned(config) if pin else {},
+        repeats_kv_heads=family.repeats_kv_heads,
+        skipped=skipped,
+    )
+    return search(base, space, top), space, base
+
+
+def planned(config: RunConfig, family: Family, hardware: Hardware, devices: int) -> RunConfig:
+    """``config`` laid out as the best layout found says; CannotPrice where there is none."""
+    found, _, base = search_for(config, family, hardware, devices, pin=True, top=1)
+    job = require_layout(found, base).job
+    lay = job.layout
+    parallel = replace(
+        config.parallel,
+        mode="semi_auto",
+        data_parallel=lay.data_parallel,
+        model_parallel=lay.tensor_parallel,
+        pipeline_stage=lay.pipeline,
+        context_parallel=lay.context_parallel,
+        micro_batch_num=lay.micro_batches if lay.pipeline > 1 else 1,
+        gradient_accumulation_steps=1 if lay.pipeline > 1 else lay.micro_batches,
+        pipeline_interleave=lay.interleave,
+        optimizer_parallel=lay.sharding != "none",
+        use_seq_parallel=lay.sequence_parallel,
+    )
+    return replace(
+        config,
+        parallel=parallel,
+        model=replace(config.model, offset=_offset(job)),
+        recompute=replace(config.recompute, policy=job.recompute.policy, layers=None),
+        dataset=replace(config.dataset, batch_size=lay.micro_batch),
+    )
+
+
+def _offset(job: Job) -> list[object] | int:
+    from mindrecipe.plan import stages
+
+    split = stages.rows(job)
+    each = job.dims.layers // (job.layout.pipeline * job.layout.interleave)
+    offsets: list[object] = [[count - each for count in row] for row in split]
+    if not any(count != each for row in split for count in row):
+        return 0
+    return offsets if len(split) > 1 else [count - each for count in split[0]]
+
+
+def _pinned(config: RunConfig) -> dict[str, object]:
+    """What was set: it stays."""
+    parallel, defaults = config.parallel, ParallelConfig()
+    pinned = {axis: getattr(parallel, name) for name, axis in _PINS.items() if getattr(parallel, name) != getattr(defaults, name)}
+    if config.dataset.batch_size != 1:
+        pinned["micro_batch"] = config.dataset.batch_size
+    if config.recompute.policy == "per_stage":
+        raise CannotPrice("recompute=per_stage names layers of stages that the search has still to find")
+    if config.recompute.policy != "none":
+        pinned["policy"] = config.recompute.policy
+    return pinned
+
+
+def _plain_axes() -> dict[str, Any]:
+    defaults, axes = (
+        ParallelConfig(),
+        (*_PINS, "micro_batch_num", "gradient_accumulation_steps", "pipeline_scheduler", "optimizer_parallel"),
+    )
+    return {field.name: getattr(defaults, field.name) for field in dataclasses.fields(defaults) if field.name in axes}
+
+
+def _no_layers(config: RunConfig) -> RecomputeConfig:
+    return replace(config.recompute, policy="none", layers=None)

@@ -1,0 +1,197 @@
+"""What a run starts from: checkpoint.resume and checkpoint.load, decided before anything is written.
+
+A resumed run has a run directory of its own: nothing of the earlier one is changed. `auto` and `must` look at run.dir where it
+is given, else at the newest earlier run of the same name; what is found is compared with what is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mindrecipe.checkpoints import manifest
+from mindrecipe.checkpoints.find import Found, find, trusted
+from mindrecipe.derive import Derived
+from mindrecipe.errors import UserError
+from mindrecipe.fit import check_layout, check_parameters, check_ranks, check_same_run, first_step, story
+from mindrecipe.launch.claim import holder, taken
+from mindrecipe.lower.place import Resume
+from mindrecipe.runfiles import LOCK, RunFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a run starts: ``resume`` None is from scratch, or from the weights in ``load`` (what mindformers is to be given).
+
+    ``said`` tells the user which it was; ``continues`` is the run directory that resume=auto or must found, ``finished`` one in
+    which there is nothing left to do; ``replaces`` is a run directory to set aside: its run died before its first checkpoint.
+    """
+
+    resume: Resume | None = None
+    said: tuple[str, ...] = ()
+    continues: Path | None = None
+    load: str | None = None
+    finished: Path | None = None
+    replaces: Path | None = None
+
+
+def decide(derived: Derived, own: Path | None = None) -> Start:
+    """Read checkpoint.resume and checkpoint.load. UserError where what was asked for is not there or does not fit.
+
+    ``own`` is the run's directory where it has one already: earlier runs are looked at, not itself.
+    """
+    given = derived.config.checkpoint
+    load = _load(derived, Path(given.load).expanduser().absolute()) if given.load is not None else None
+    if given.resume == "never":
+        return Start(load=load)
+    if given.resume in ("auto", "must"):
+        return _automatic(derived, must=given.resume == "must", load=load, own=own)
+    if given.resume.isdigit():
+        return _of_step(derived, int(given.resume), own)
+    path = Path(given.resume).expanduser()
+    if not path.exists():
+        raise UserError(f"checkpoint.resume={given.resume} does not exist", mend="the run directory or checkpoint folder to go on from")
+    return _from_path(derived, path.absolute())
+
+
+def _automatic(derived: Derived, must: bool, load: str | None, own: Path | None) -> Start:
+    """A scheduler that starts the same command again and again must get on with each start, and be told (exit code 0) when all is done."""
+    looked = [run for run in earlier_runs(derived) if run != own]
+    for run in looked:
+        if holder(run) is not None:
+            raise taken(run)
+        if (done := _finished(derived, run)) is not None:
+            return Start(said=(done,), finished=run)
+        if find(run).complete:
+            start = _from_path(derived, run)
+            return replace(start, continues=run)
+    place = str(derived.config.run.dir or Path(derived.config.run.root) / (derived.config.run.name or ""))
+    if must:
+        raise UserError(
+            f"checkpoint.resume=must found no complete checkpoint under {place} ({len(looked)} earlier runs)",
+            mend="checkpoint.resume=never to start from scratch",
+        )
+    begins = f"starting from the weights in {load}" if load else "starting from scratch"
+    dead = Path(derived.config.run.dir).expanduser().absolute() if derived.config.run.dir is not None else None
+    said = f"resume=auto: no checkpoint under {place}, {begins}"
+    return Start(said=(said,), load=load, replaces=dead if dead in looked else None)
+
+
+def _of_step(derived: Derived, step: int, own: Path | None) -> Start:
+    """checkpoint.resume=<step>: of the newest earlier run that has it."""
+    looked = [run for run in earlier_runs(derived) if run != own]
+    for run in looked:
+        if holder(run) is not None:
+            raise taken(run)
+        if any(each.step == step for each in find(run).complete):
+            return replace(_from_path(derived, run, step=step), continues=run)
+    there = sorted({each.step for run in looked for each in find(run).complete})
+    raise UserError(
+        f"checkpoint.resume={step}: no earlier run has a complete checkpoint of step {step}",
+        mend=f"checkpoint.resume={there[-1]}" if there else "checkpoint.resume=never to start from scratch",
+    )
+
+
+def _finished(derived: Derived, run: Path) -> str | None:
+    """Whether ``run`` has trained all the steps that are asked for: what to tell then."""
+    total, summary = derived.total_steps, RunFiles(path=run).summary()
+    if total is None:
+        return None
+    complete = find(run).complete
+    ended = json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else {}
+    step = complete[-1].step if complete else ended.get("steps", 0) if ended.get("state") == "completed" else 0
+    if step < total:
+        return None
+    check_same_run(derived, run)
+    return f"nothing to do: {run} has trained to step {step} of {total} (to train on: schedule.total_steps={2 * step})"
+
+
+def earlier_runs(derived: Derived) -> list[Path]:
+    """Run directories that resume=auto looks at, newest first."""
+    given = derived.config.run
+    if given.dir is not None:
+        base = Path(given.dir).expanduser().absolute()
+        again = re.compile(rf"{re.escape(base.name)}(-\d+)?")  # as execute.py calls the run directories of later runs
+        candidates = [path for path in base.parent.glob("*") if again.fullmatch(path.name)]
+    else:
+        candidates = list((Path(given.root).expanduser().absolute() / (given.name or "run")).glob("*"))
+    return sorted((path for path in candidates if (path / LOCK).exists()), key=lambda path: (path / LOCK).stat().st_mtime, reverse=True)
+
+
+def _from_path(derived: Derived, path: Path, *, step: int | None = None) -> Start:
+    if path.is_file() and not re.fullmatch(r"rank_\d+", path.parent.name):
+        raise UserError(
+            f"mindformers resumes from a folder with rank_0/ or iteration_<step>/ in it, and {path} is a file beside none",
+            mend=f"checkpoint.resume={path.parent}" if find(path.parent).complete else f"its weights only: checkpoint.load={path}",
+        )
+    return _from(derived, path, _only(find(path), step, None), step)
+
+
+def _from(derived: Derived, path: Path, candidates: Found, step: int | None = None) -> Start:
+    """From the newest of ``candidates`` below ``path`` that can be trusted."""
+    found = trusted(candidates)
+    if not found.complete:
+        broken = f"; not whole: {found.broken[-1][0].name} ({found.broken[-1][1]})" if found.broken else ""
+        which = "complete checkpoint" if step is None else f"complete checkpoint of step {step}"
+        raise UserError(f"no {which} under {path}{broken}", mend=_others(path, step) or "checkpoint.resume=never to start from scratch")
+    newest = found.complete[-1]
+    check_layout(derived, newest)
+    check_same_run(derived, path)
+    check_parameters(derived, newest, "checkpoint.resume")
+    check_ranks(derived, newest)
+    begins = first_step(derived, newest)
+    said = [f"resuming from step {newest.step}: {newest.path} ({', '.join(story(derived, newest, begins))})"]
+    said += [f"passed over {bad.name}: {why}" for bad, why in found.broken]
+    total = derived.total_steps
+    if total is not None and begins >= total:
+        raise UserError(
+            f"the checkpoint is of step {begins}, and the run ends at schedule.total_steps={total}",
+            mend=f"schedule.total_steps={begins * 2}",
+        )
+    return Start(Resume(folder=str(newest.folder), file_name=newest.file_name, step=begins), tuple(said))
+
+
+def again(derived: Derived, run: Path, before: int | None) -> Start:
+    """Where a failed run goes on in its own directory: its newest good checkpoint (``before`` a step), else where it first started.
+
+    All ranks' files lie in it, and only what all of them have finished counts: one that a rank was killed at is no checkpoint yet.
+    UserError where there are checkpoints and none of them is whole: then nobody should start afresh unasked.
+    """
+    finished = manifest.finished(RunFiles(path=run).checkpoints, derived.device_num)
+    found = find(run)
+    if finished is not None:
+        found = Found(tuple(each for each in found.complete if each.step in finished), found.broken if finished else ())
+    found = _only(found, None, before)
+    if found.complete or found.broken:
+        return _from(derived, run, found)
+    start = decide(derived, run)
+    return replace(start, said=start.said or ("no checkpoint yet: starting again from the beginning",))
+
+
+def _only(found: Found, step: int | None, before: int | None) -> Found:
+    """The checkpoints of ``step``, or those ``before`` one."""
+    kept = [each for each in found.complete if (step is None or each.step == step) and (before is None or each.step < before)]
+    return Found(tuple(kept), found.broken)
+
+
+def _others(path: Path, step: int | None) -> str | None:
+    steps = [each.step for each in find(path).complete]
+    return f"checkpoint.resume=<one of the steps {', '.join(map(str, steps))}>" if step is not None and steps else None
+
+
+def _load(derived: Derived, path: Path) -> str:
+    """What mindformers is given to load the weights of ``path``: a file where one holds the whole model, else the folder."""
+    if not path.exists():
+        raise UserError(f"checkpoint.load={path} does not exist", mend="a checkpoint file, or a folder with one")
+    found = find(path)
+    if not found.complete:
+        if found.broken:
+            raise UserError(f"checkpoint.load={path} is not whole: {found.broken[0][1]}", mend="another checkpoint")
+        raise UserError(f"checkpoint.load={path}: there is no checkpoint in it", mend="a checkpoint file, or a folder with one")
+    newest = found.complete[-1]
+    check_layout(derived, newest)
+    check_parameters(derived, newest, "checkpoint.load")
+    whole = derived.config.parallel.mode in ("standalone", "data_parallel") and newest.format == "ckpt"
+    return str(newest.files[0] if whole else newest.folder)

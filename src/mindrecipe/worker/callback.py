@@ -1,0 +1,253 @@
+"""The callbacks that measure training: one runs before all others of a step, one after them, and one round the saving.
+
+Between them lies what every other callback costs (printing, checkpoints), so that a step's time splits into waiting for data,
+computing, saving, and the rest. They share one object, and write one record a step.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from mindformers.core.callback.callback import CheckpointMonitor
+from mindspore.train import Callback
+
+from mindrecipe.measure.record import RankStep, StepRecord
+from mindrecipe.worker.gauges import Gauges, UpdateRatio, group_norms
+from mindrecipe.worker.journal import Journal
+from mindrecipe.worker.keeper import Keeper
+from mindrecipe.worker.loss import Agreement
+from mindrecipe.worker.outputs import StepOutputs
+from mindrecipe.worker.stopping import StopRequest
+from mindrecipe.worker.verdict import Verdict
+from mindrecipe.worker.watch import Watch, act
+
+_clock = time.perf_counter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """What turns a step's time into rates.
+
+    ``tokens`` of one step of the whole job; ``flops`` of that step on one device (model FLOPs); ``recomputed`` FLOPs a model FLOP that
+    recomputation makes the device do in all, None where that is not known; ``peak`` FLOP/s of one device, None where unknown;
+    ``steps_per_epoch``, None where unknown; ``first`` steps done before this process (a resume).
+    """
+
+    tokens: int
+    flops: float | None
+    recomputed: float | None
+    peak: float | None
+    steps_per_epoch: int | None
+    first: int
+
+    @classmethod
+    def of(cls, derived: dict[str, Any], first: int) -> Scale:
+        """From the ``derived`` section of lock.json."""
+        tokens, per_token = int(derived["tokens_per_step"]), derived["flops_per_token"]
+        return cls(
+            tokens=tokens,
+            flops=per_token * tokens / int(derived["device_num"]) if per_token is not None else None,
+            recomputed=derived.get("recomputed_flops"),
+            peak=derived.get("peak_flops"),
+            steps_per_epoch=derived.get("steps_per_epoch"),
+            first=first,
+        )
+
+
+class StepStart(Callback):
+    """The first callback of a step: takes the times, and the step's outputs off the device."""
+
+    def __init__(self, stop: StopRequest, *, final_checkpoint: bool) -> None:
+        super().__init__()
+        self._stop = stop
+        self.began = self.computed = self.ended = self.recorded = _clock()
+        self.outputs: StepOutputs | None = None
+        self._final_checkpoint = final_checkpoint
+        self.monitor: CheckpointMonitor | None = None
+
+    def on_train_begin(self, run_context: Any) -> None:
+        """The wait for the first batch starts here."""
+        self.ended = self.recorded = _clock()
+
+    def on_train_step_begin(self, run_context: Any) -> None:
+        """The batch is there."""
+        self.began = _clock()
+
+    @property
+    def saves_at_the_end(self) -> bool:
+        """mindformers always saves when training ends: wanted with checkpoint.save_final, and when a run is stopped before its end."""
+        return self._final_checkpoint or self._stop.asked
+
+    @property
+    def host_time(self) -> float:
+        """Seconds this rank has spent since its last step on anything but the step: on its data, and on callbacks."""
+        return self.began - self.recorded + _clock() - self.computed
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        """The step has been launched; reading its outputs waits until it is computed.
+
+        Norms of single parameters are kept from the callbacks that follow: mindformers' would print all of them at every step.
+        """
+        arguments = run_context.original_args()
+        self.outputs = StepOutputs.of(arguments.net_outputs)
+        if self.outputs.square_sums is not None:
+            arguments.net_outputs = tuple(arguments.net_outputs)[:5]
+        self.computed = _clock()
+
+    def on_train_end(self, run_context: Any) -> None:
+        """Tell mindformers that this step has been saved where nothing is to be saved at the end."""
+        if self.monitor is not None and not self.saves_at_the_end:
+            self.monitor._last_triggered_step = run_context.original_args().cur_step_num
+
+
+class Lap(Callback):
+    """Stands before (``of`` None) and after (``of`` the one before) another callback, whose time at the end of a step is ``took``."""
+
+    def __init__(self, of: Lap | None = None) -> None:
+        super().__init__()
+        self._of = of
+        self.passed = 0.0
+        self.took = 0.0
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        """Take the time."""
+        self.passed = _clock()
+        if self._of is not None:
+            self.took = self.passed - self._of.passed
+
+
+class StepEnd(Callback):
+    """The last callback of a step: writes its record, announces phases and checkpoints, and ends a run that has diverged."""
+
+    def __init__(
+        self,
+        start: StepStart,
+        journal: Journal,
+        scale: Scale,
+        agree: Agreement,
+        verdict: Verdict,
+        watch: Watch | None,
+        gauges: Gauges,
+        stop: StopRequest,
+        keeper: Keeper | None,
+        profiled: range,
+    ) -> None:
+        super().__init__()
+        self._start = start
+        self._profiled = profiled
+        self._journal = journal
+        self._scale = scale
+        self._agree = agree
+        self._verdict = verdict
+        self._memory = gauges.memory
+        self._updates = UpdateRatio(gauges.update_ratio_steps)
+        self._weights: list[Any] = []
+        self.saving: Lap | None = None
+        self._cpu = time.process_time()
+        self._watch = watch
+        self._stop = stop
+        self._keeper = keeper
+        self._compiled = False
+        self.network: Any = None
+        self.step = scale.first
+
+    def on_train_begin(self, run_context: Any) -> None:
+        """Everything is built; the first step compiles the graph."""
+        self.network = run_context.original_args().train_network
+        self._weights = list(getattr(getattr(self.network, "optimizer", None), "parameters", ()))
+        self._set_gate()
+        self._journal.phase("compile")
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        """Write the record of this step."""
+        start, arguments = self._start, run_context.original_args()
+        outputs = start.outputs
+        assert outputs is not None, "StepStart runs before StepEnd"
+        asked = _clock()
+        agreed = self._agree(outputs.loss, stop=self._stop.asked, host_time=start.host_time)
+        loss = agreed.loss
+        waited = _clock() - asked  # for the other ranks: communication, which counts as computing
+        before, self.step = self.step, self._scale.first + arguments.cur_step_num
+        if self._keeper is not None:
+            self._keeper.look(arguments.cur_step_num, self.step, arguments.cur_epoch_num)
+        ratio = self._updates.after_step(self.step, self._weights)
+        now = _clock()
+        record = self._record(outputs, loss, arguments.cur_epoch_num, now, waited, ratio, steps=self.step - before)
+        self._journal.step(record)
+        self._journal.rank_step(
+            RankStep(
+                step=self.step,
+                time=time.time(),
+                data_time=record.data_time,
+                compute_time=record.compute_time,
+                other_time=record.other_time,
+            )
+        )
+        if not self._compiled:
+            self._compiled = True
+            self._stop.arm()
+            self._journal.phase("train", first_step=self.step, first_step_time=now - start.ended)
+        start.ended, start.recorded = now, _clock()
+        self._verdict.judge(self.step, loss, overflow=outputs.overflow, loss_scale=outputs.loss_scale)
+        if self._watch is not None:
+            for alarm in self._watch.look(record, agreed.host_times):
+                self._journal.phase("alarm", step=self.step, watcher=alarm.watcher, message=alarm.message)
+                act(alarm, self.step)
+            self._set_gate()
+        if agreed.stop:
+            self._stop.asked = True
+            run_context.request_stop()
+
+    def _set_gate(self) -> None:
+        """On rank 0 of a run whose step cell has a gate (loss_gate.py): its limit for the next step."""
+        gate = getattr(self.network, "loss_gate", None)
+        if gate is not None and self._watch is not None:
+            gate.set_limit(self._watch.loss_limit)
+
+    def on_train_end(self, run_context: Any) -> None:
+        """mindformers may have saved once more when training ended."""
+        self._stop.disarm()
+        arguments = run_context.original_args()
+        if self._keeper is not None:
+            if self._start.saves_at_the_end:
+                self._keeper.look(arguments.cur_step_num, self.step, arguments.cur_epoch_num)
+            self._keeper.close()
+        if self._stop.asked:  # nobody leaves before all have saved: msrun ends the others with the first
+            self._agree(0.0, stop=True, host_time=0.0)
+
+    def _record(
+        self, outputs: StepOutputs, loss: float, epoch: int, now: float, waited: float, update_ratio: float | None, *, steps: int
+    ) -> StepRecord:
+        """The record of the last of ``steps`` steps taken in one go (runner_config.sink_size), with the mean of their times."""
+        start, scale = self._start, self._scale
+        took = (now - start.ended) / steps
+        flops = scale.flops / took if scale.flops is not None else None
+        names = [weight.name for weight in self._weights]
+        cpu_before, self._cpu = self._cpu, time.process_time()
+        return StepRecord(
+            step=self.step,
+            epoch=(self.step - 1) // scale.steps_per_epoch + 1 if scale.steps_per_epoch else epoch,
+            loss=loss,
+            lr=math.nan if outputs.lr is None else outputs.lr,
+            grad_norm=outputs.grad_norm,
+            loss_scale=outputs.loss_scale,
+            overflow=outputs.overflow,
+            step_time=took,
+            data_time=(start.began - start.recorded) / steps,
+            compute_time=(start.computed - start.began + waited) / steps,
+            # the last record's writing is of this step
+            other_time=(now - start.computed - waited + start.recorded - start.ended) / steps,
+            tokens_per_s=scale.tokens / took,
+            tflops_per_device=flops / 1e12 if flops is not None else None,
+            mfu=flops / scale.peak if flops is not None and scale.peak else None,
+            memory_bytes=self._memory(),
+            hfu=flops * scale.recomputed / scale.peak if flops is not None and scale.peak and scale.recomputed else None,
+            checkpoint_time=self.saving.took / steps if self.saving is not None else 0.0,
+            cpu_time=(self._cpu - cpu_before) / steps,
+            grad_groups=None if outputs.square_sums is None else group_norms(names, outputs.square_sums),
+            update_ratio=update_ratio,
+            profiled=self.step in self._profiled,
+        )

@@ -1,0 +1,75 @@
+"""From mindformers.yaml to a config that mindformers trains: load, check, put the portable parts in place.
+
+The file is loaded by its path: a MindFormerConfig built from a dict skips mindformers' whole template, its defaults as well as
+its check of unknown keys.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from mindrecipe import traps
+from mindrecipe.errors import UserError
+from mindrecipe.worker.environment import Place
+from mindrecipe.worker.rundir import RunDir
+
+
+def user_modules(names: list[str]) -> None:
+    """Import ``run.imports``, which register the user's own parts with mindformers' MindFormerRegister.
+
+    Raises UserError when a module can not be imported, with the original error as its cause.
+    """
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise UserError(
+                f"run.imports: {name} can not be imported: {error}",
+                where=f"run.imports={names}",
+                mend="modules are found in the folder the run was started from, in PYTHONPATH and among installed packages",
+            ) from error
+
+
+def load(run: RunDir, place: Place) -> Any:
+    """The run's MindFormerConfig, checked, with parts that CPU lacks replaced by portable ones.
+
+    Raises UserError for what mindformers would silently take the wrong way (see traps.py), and what mindformers raises for an
+    unknown key.
+    """
+    from mindformers import MindFormerConfig
+
+    native = MindFormerConfig(str(run.native))
+    resume = run.derived.get("resume")
+    setting = traps.Setting(
+        native=native,
+        world=place.world,
+        total_steps=run.derived.get("total_steps"),
+        resumed_step=run.resumed_step,
+        resume_asked=resume is not None,
+    )
+    traps.check(setting)
+    if setting.several and not setting.legacy:
+        from mindrecipe.worker import mcore_groups
+
+        mcore_groups.install()
+    if setting.cpu:
+        from mindrecipe.worker import portable
+
+        portable.replace(native, legacy=setting.legacy)
+    if run.config["watch"]["loss_spike"] == "skip":
+        from mindrecipe.worker.loss_gate import GATED
+
+        cell = native.runner_wrapper.type
+        if cell not in GATED:
+            raise UserError(f"watch.loss_spike=skip: the step cell {cell} can't leave an update out", mend="watch.loss_spike=roll_back")
+        native.runner_wrapper.type = GATED[cell]
+    return native
+
+
+def device_target(run: RunDir) -> str:
+    """CPU or Ascend, as mindformers.yaml says; read without mindformers, for what must be in place before its import."""
+    import yaml
+
+    native = yaml.safe_load(run.native.read_text(encoding="utf-8"))
+    return str((native.get("context") or {}).get("device_target") or "Ascend")

@@ -1,0 +1,41 @@
+"""The frozen run directory as a rank sees it: paths, and the two small files it reads itself.
+
+mindformers.yaml is not among them: mindformers loads that one, so that its template and checks apply (see load.py).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mindrecipe.errors import UserError
+from mindrecipe.runfiles import CONFIG, LOCK, NATIVE, RunFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDir(RunFiles):
+    """``config`` is config.yaml (the resolved RunConfig, a plain dict), ``derived`` the section of that name in lock.json."""
+
+    config: dict[str, Any]
+    derived: dict[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> RunDir:
+        """Read ``path``. Raises UserError when it is not a run directory."""
+        path = path.absolute()
+        missing = [name for name in (CONFIG, LOCK, NATIVE) if not (path / name).is_file()]
+        if missing:
+            raise UserError(f"{path} is not a frozen run: {', '.join(missing)} missing", mend="make one with `train`, or give its folder")
+        config = yaml.safe_load((path / CONFIG).read_text(encoding="utf-8"))
+        lock = json.loads((path / LOCK).read_text(encoding="utf-8"))
+        return cls(path=path, config=config, derived=lock["derived"])
+
+    @property
+    def resumed_step(self) -> int:
+        """Optimizer steps done before this process started; 0 for a fresh run."""
+        resume = self.derived.get("resume")
+        return int(resume["step"]) if resume else 0

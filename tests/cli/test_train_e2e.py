@@ -1,0 +1,139 @@
+"""`train` for real: on CPU, stand-alone and through msrun, to its end, interrupted, resumed, diverging."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mindrecipe.measure.record import StepRecord, read_steps
+
+pytestmark = pytest.mark.e2e
+
+TRAIN = str(Path(sys.executable).parent / "train")
+FILES = {"config.yaml", "overrides.yaml", "mindformers.yaml", "lock.json", "metrics.jsonl", "summary.json", "logs", "checkpoint"}
+
+
+def train(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([TRAIN, *words], cwd=folder, capture_output=True, text=True, timeout=900, check=False)
+
+
+def run_dirs(folder: Path) -> list[Path]:
+    return sorted(path.parent for path in folder.glob("runs/*/*/lock.json"))
+
+
+def losses(run: Path) -> dict[int, float]:
+    return {record.step: record.loss for record in records(run)}
+
+
+def records(run: Path) -> list[StepRecord]:
+    return list(read_steps(run / "metrics.jsonl"))
+
+
+def summary(run: Path) -> dict[str, object]:
+    loaded: dict[str, object] = json.loads((run / "summary.json").read_text())
+    return loaded
+
+
+def test_a_llama_learns_python(tmp_path: Path) -> None:
+    """The main job: the default text, to the end, judged on files it has not seen."""
+    done = train(tmp_path, "+model=llama2_tiny")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"runs"}, "mindformers' droppings belong into the run directory"
+    (run,) = run_dirs(tmp_path)
+    assert {path.name for path in run.iterdir()} >= FILES
+    steps = records(run)
+    assert [record.step for record in steps] == list(range(1, 301))
+    for record in steps:
+        assert record.step_time == pytest.approx(record.data_time + record.compute_time + record.other_time, rel=0.02, abs=2e-3)
+    told = summary(run)
+    assert told["state"] == "completed"
+    assert isinstance(told["heldout_loss"], float) and isinstance(told["unigram_entropy"], float)
+    assert told["heldout_loss"] < told["unigram_entropy"] - 0.5
+    assert list((run / "checkpoint").rglob("*_300.ckpt"))
+
+
+def test_the_mcore_architecture_learns(tmp_path: Path) -> None:
+    done = train(tmp_path, "+recipe=qwen3_tiny_cpu", "schedule.total_steps=30", "evaluate.max_batches=4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = run_dirs(tmp_path)
+    assert records(run)[-1].loss < records(run)[0].loss - 0.5
+    assert summary(run)["state"] == "completed"
+
+
+@pytest.mark.parametrize("model", ["llama2_tiny", "qwen3_tiny"])
+def test_two_ranks_through_msrun(tmp_path: Path, model: str) -> None:
+    done = train(tmp_path, f"+model={model}", "parallel=data", "launch.workers=2", "schedule.total_steps=6", "evaluate.max_batches=2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = run_dirs(tmp_path)
+    assert len(records(run)) == 6
+    assert {path.name for path in (run / "logs").glob("rank_?.log")} == {"rank_0.log", "rank_1.log"}
+    assert len(list((run / "heldout").glob("rank_*.json"))) == 2
+
+
+def test_a_cluster_recipe_says_what_is_missing_and_writes_nothing(tmp_path: Path) -> None:
+    done = train(tmp_path, "+model=llama2_7b", "parallel=semi_auto", "amp=O2")
+    assert done.returncode == 2
+    assert "8 x Ascend 910B" in done.stderr and "mindrecipe export" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+    words = ["+model=llama2_tiny", "schedule.total_steps=12", "checkpoint=steps", "checkpoint.save_steps=4", "evaluate=off"]
+    straight = tmp_path / "straight"
+    straight.mkdir()
+    assert train(straight, *words).returncode == 0
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    process = subprocess.Popen([TRAIN, *words], cwd=broken, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + 300
+    while not any(step.step >= 5 for run in run_dirs(broken) for step in records(run)):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    asked = time.monotonic()
+    os.kill(process.pid, signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert time.monotonic() - asked < 10
+    (first,) = run_dirs(broken)
+    assert summary(first)["state"] == "interrupted"
+    hint = re.search(r"train \S.*checkpoint\.resume=\S+", said)
+    assert hint, said
+    resumed = train(broken, *shlex.split(hint[0])[1:])
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    second = next(run for run in run_dirs(broken) if run != first)
+    expected = losses(run_dirs(straight)[0])
+    went_on = losses(second)
+    assert min(went_on) in (5, 9) and max(went_on) == 12
+    assert went_on == {step: expected[step] for step in went_on}
+
+
+def test_a_run_that_diverges_is_not_a_success(tmp_path: Path) -> None:
+    done = train(
+        tmp_path,
+        "+model=llama2_tiny",
+        "optimizer.learning_rate=1e20",
+        "optimizer.grad_clip=null",
+        "schedule=constant",
+        "schedule.total_steps=20",
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    (run,) = run_dirs(tmp_path)
+    assert summary(run)["state"] == "diverged"
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_each_job_of_a_sweep_has_its_own_run(tmp_path: Path) -> None:
+    short = ["schedule.total_steps=3", "evaluate=off", "checkpoint=off", "monitor=quiet"]
+    done = train(tmp_path, "+model=llama2_tiny", "optimizer.learning_rate=1e-3,1e-4", *short, "--multirun")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(run_dirs(tmp_path)) == 2

@@ -1,0 +1,87 @@
+"""A run that is killed and goes on gives, step by step and bit for bit, the losses of the run that was not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mindrecipe.drill import drill
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+
+SMALL = [
+    "+model=llama2_tiny",
+    "model.num_layers=1",
+    "model.hidden_size=32",
+    "model.num_heads=2",
+    "model.seq_length=64",
+    "dataset.tokenizer=bytes",
+]
+SMALL += ["model.vocab_size=512", "model.intermediate_size=null"]
+QWEN = ["+model=qwen3_tiny", "model.num_layers=1", "model.seq_length=64", "dataset.tokenizer=bytes", "model.vocab_size=512"]
+TWO = ["parallel=data", "launch.workers=2"]
+SCHEDULES = [
+    "constant",
+    "constant_cooldown",
+    "cosine",
+    "cosine_annealing",
+    "cosine_annealing_restarts",
+    "cosine_restarts",
+    "linear",
+    "polynomial",
+    "wsd",
+]
+
+
+def check(overrides: list[str], folder: Path, *faults: str, steps: int = 12, every: int = 3) -> None:
+    straight, *broken = drill(overrides, folder, faults=faults, steps=steps, every=every, seed=len(str(overrides)))
+    assert straight.identical, straight
+    for row in broken:
+        assert row.identical, row
+        assert row.lost is not None and row.recovered is not None
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_every_schedule(tmp_path: Path, schedule: str) -> None:
+    phases = {"wsd": ["schedule.warmup_steps=2", "schedule.decay_steps=3"]}
+    check([*SMALL, f"schedule={schedule}", *phases.get(schedule, [])], tmp_path, "worker")
+
+
+def test_loss_scaling_in_float16(tmp_path: Path) -> None:
+    """The scale and its counters are resumed: a window of 4 makes it grow twice on the way."""
+    check([*SMALL, "amp=O2", "amp.loss_scale_window=4", "amp.loss_scale_value=4096"], tmp_path, "worker")
+
+
+@pytest.mark.parametrize("more", [[], TWO], ids=["one_rank", "two_ranks"])
+def test_in_the_middle_of_an_epoch_and_over_its_end(tmp_path: Path, more: list[str]) -> None:
+    """An epoch of seven or so batches, shuffled anew each time."""
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"line {number}: the {number * 7919 % 1000}th of all words\n" for number in range(120)))
+    data = ["dataset=text", f"dataset.files=[{text}]", "dataset.heldout_fraction=0", "dataset.batch_size=4"]
+    check([*SMALL, *data, *more], tmp_path / "runs", "worker", "sigterm", steps=20, every=4)
+
+
+def test_two_ranks(tmp_path: Path) -> None:
+    check([*SMALL, *TWO], tmp_path, "worker", "launcher", "save")
+
+
+def test_safetensors_of_the_mcore_architecture(tmp_path: Path) -> None:
+    check(QWEN, tmp_path, "save", "corrupt")
+
+
+def test_saving_in_the_background(tmp_path: Path) -> None:
+    check([*SMALL, "checkpoint.async_save=true"], tmp_path, "save", "launcher")
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """Filled under the run, which ends and says so; with room again it goes on and loses nothing."""
+    straight, row = drill(SMALL, tmp_path, faults=["disk"], steps=12, every=3, seed=1)
+    assert straight.identical, straight
+    if row.not_made is not None:
+        pytest.skip(f"a file system of its own needs the right to mount: {row.not_made}")
+    assert row.identical, row
+    summaries = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("1_disk/run*/summary.json"))]
+    assert [summary["state"] for summary in summaries] == ["failed", "completed"]
+    assert summaries[0]["errors"][0]["type"] == "DiskFull"

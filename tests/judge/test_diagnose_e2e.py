@@ -1,0 +1,80 @@
+"""Every cause is made to happen in a real run, and named; a healthy run has none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from trainings import run
+
+from mindrecipe.judge.diagnosis import Diagnosis, diagnose
+from mindrecipe.judge.recorded import Recorded
+
+pytestmark = pytest.mark.e2e
+#: said of the machine the tests run on, not of the run
+OF_THE_MACHINE = {"noisy_machine", "drift", "stalls"}
+
+
+def named(found: Sequence[Diagnosis]) -> list[str]:
+    return [each.cause for each in found if each.cause not in OF_THE_MACHINE]
+
+
+def test_a_healthy_run(healthy: Recorded) -> None:
+    assert named(diagnose(healthy)) == []
+
+
+def test_a_slow_data_set(tmp_path: Path) -> None:
+    slow = (
+        "run.imports=[ill_parts]",
+        "native.train_dataset.data_loader.type=SlowMindDataset",
+        "dataset.batch_size=1",
+        "model.num_layers=1",
+    )
+    found = diagnose(run(tmp_path, *slow, steps=26))
+    assert "data_bound" in named(found)
+    (bound,) = [each for each in found if each.cause == "data_bound"]
+    assert "dataset.num_parallel_workers=4" in bound.mend
+
+
+def test_a_rank_that_sleeps(tmp_path: Path) -> None:
+    ill = ("run.imports=[ill_parts]", "native.callbacks.SleepyRank={}", "parallel=data", "launch.workers=2")
+    found = diagnose(run(tmp_path, *ill, steps=26))
+    assert "straggler" in named(found)
+    (straggler,) = [each for each in found if each.cause == "straggler"]
+    assert straggler.what.startswith("rank 1 is held up by callbacks") and "rank_1.steps.jsonl" in straggler.evidence
+
+
+def test_a_learning_rate_that_is_too_high(tmp_path: Path) -> None:
+    found = diagnose(run(tmp_path, "optimizer.learning_rate=1.0", "schedule.warmup_ratio=0.3", "schedule=constant", steps=60))
+    assert set(named(found)[:1]) & {"loss_rises", "loss_not_a_number"} and "optimizer.learning_rate=" in found[0].mend
+
+
+def test_shapes_that_change(tmp_path: Path) -> None:
+    ragged = ("native.train_dataset.data_loader.type=RaggedMindDataset", "dataset.drop_remainder=false", "native.runner_config.epochs=4")
+    found = diagnose(run(tmp_path, "run.imports=[ill_parts]", *ragged, steps=26))
+    assert "recompilation" in named(found)
+    (again,) = [each for each in found if each.cause == "recompilation"]
+    assert "1 steps compiled" in again.what and "dataset.drop_remainder=true" in again.mend
+
+
+def test_dirty_data(tmp_path: Path) -> None:
+    """Text of few words, with three stretches of noise as long as a batch."""
+    draw = random.Random(5)
+    words = [f"word{number} " for number in range(40)]
+    clean = ["".join(draw.choice(words) for _ in range(150)) for _ in range(160)]
+    for place in (60, 80, 100):
+        clean[place] = "".join(chr(draw.randrange(33, 127)) for _ in range(1000))
+    (tmp_path / "text.txt").write_text("".join(clean))
+    (tmp_path / "heldout.txt").write_text("".join(clean[:10]))
+    text = ("dataset=text", "dataset.files=[text.txt]", "dataset.heldout_files=[heldout.txt]", "dataset.tokenizer=bytes")
+    found = diagnose(run(tmp_path, *text, "model.vocab_size=320", "dataset.shuffle=false", steps=120))
+    assert named(found) == ["dirty_data"]
+    (dirty,) = [each for each in found if each.cause == "dirty_data"]
+    assert "read the rows of those steps" in dirty.mend
+
+
+def test_a_tight_memory_limit(tmp_path: Path) -> None:
+    found = diagnose(run(tmp_path, "model.hidden_size=1024", "dataset.batch_size=64", fails=True, memory=5 * 2**30))
+    assert named(found) == ["out_of_memory"] and "dataset.batch_size" in found[0].mend

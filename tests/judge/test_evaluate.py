@@ -1,0 +1,61 @@
+"""Evaluation in a fresh process: the same loss as the run's own, earlier checkpoints, faults before anything is started."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import make, steps
+from trainings import run
+
+from mindrecipe.errors import UserError
+from mindrecipe.judge import evaluate as judging
+from mindrecipe.judge.recorded import EVALUATIONS, Recorded
+
+
+@pytest.mark.e2e
+def test_the_same_loss_as_at_the_end_of_training(healthy: Recorded, mindrecipe: Callable[..., Any]) -> None:
+    done = mindrecipe("evaluate", str(healthy.path), "--passes", "12", "--max-batches", "8", "--json")
+    told = json.loads(done.out)
+    assert done.code == 0 and told["step"] == 60 and told["passes"] == 12 and told["tokens"] == healthy.summary["heldout_tokens"]
+    assert told["loss"] == pytest.approx(healthy.summary["heldout_loss"], abs=1e-6)
+    assert 0 < told["latency"]["p50"] <= told["latency"]["p95"] <= told["latency"]["p99"] and told["tokens_per_s"] > 0
+    assert told["memory_bytes"] > 2e8 and told["cores"] > 0 and told["compile_time"] > 0
+    assert Recorded(healthy.path).evaluation == told and judging.Evaluation(**told).step == 60
+
+
+@pytest.mark.e2e
+def test_an_earlier_checkpoint_on_other_data(healthy: Recorded, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("def function(self):\n    return self.value\n\n" * 800)
+    words = ["dataset=text", f"dataset.files=[{tmp_path / 'text.txt'}]", "dataset.heldout_fraction=0.5"]
+    found = judging.evaluate(healthy, step=30, overrides=words, passes=2, max_batches=2)
+    assert found.step == 30 and found.data != healthy.lock["dataset_hash"]
+    own = (healthy.derived["dataset"] or {})["tokenizer"]
+    assert own and Path(own).is_file() and found.loss > 0
+
+
+@pytest.mark.e2e
+def test_the_mcore_architecture(tmp_path: Path) -> None:
+    trained = run(tmp_path, "model=qwen3_tiny", "evaluate=at_end", "evaluate.max_batches=2", "checkpoint=final", steps=5)
+    found = judging.evaluate(trained, passes=2, max_batches=2)
+    assert found.loss == pytest.approx(trained.summary["heldout_loss"], abs=1e-5)
+
+
+def test_faults_are_told_before_anything_starts(here: Path, mindrecipe: Callable[..., Any]) -> None:
+    path = make(here / "runs" / "tiny" / "aaa", steps(5))
+    assert "has no complete checkpoint" in mindrecipe("evaluate", "last").err
+    make(here / "runs" / "tiny" / "bbb", steps(5), derived={"model_parallel": 2})
+    assert "model_parallel=2" in mindrecipe("evaluate", "bbb").err
+    assert mindrecipe("evaluate", "nobody").code == 2
+    assert not (path / EVALUATIONS).exists()
+
+
+def test_only_the_data_can_be_another(here: Path) -> None:
+    recorded = Recorded(make(here / "run", steps(5)))
+    with pytest.raises(UserError, match="only its data can be another"):
+        judging._data(recorded, ["optimizer.learning_rate=1"], print)
+    with pytest.raises(UserError, match="no held-out data"):
+        judging._data(recorded, [], print)

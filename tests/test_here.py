@@ -1,0 +1,42 @@
+"""What this machine must bring for a run: here, a rank table that fits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mends import LARGE, MACHINE, quick
+from mindrecipe.errors import UserError
+from mindrecipe.here import require_here
+
+NPUS = replace(MACHINE, npu="ascend_910b", npu_count=8)
+
+
+def table(path: Path, ranks: int) -> Path:
+    devices = [{"device_id": str(rank), "device_ip": f"10.0.0.{rank}", "rank_id": str(rank)} for rank in range(ranks)]
+    path.write_text(json.dumps({"version": "1.0", "server_count": "1", "server_list": [{"server_id": "10.1.0.1", "device": devices}]}))
+    return path
+
+
+def check(path: Path) -> None:
+    require_here(quick(*LARGE, f"launch.rank_table={path}").derived, NPUS, ())
+
+
+def test_a_rank_table_of_all_ranks_is_taken(tmp_path: Path) -> None:
+    check(table(tmp_path / "table.json", 8))
+
+
+def test_a_rank_table_that_can_not_be_meant_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="names 4 ranks, and the job has 8"):
+        check(table(tmp_path / "table.json", 4))
+    with pytest.raises(UserError, match="can't be read: No such file"):
+        check(tmp_path / "nowhere.json")
+    (tmp_path / "table.json").write_text("{")
+    with pytest.raises(UserError, match="it is no JSON"):
+        check(tmp_path / "table.json")
+    (tmp_path / "table.json").write_text("[]")
+    with pytest.raises(UserError, match="names 0 ranks"):
+        check(tmp_path / "table.json")

@@ -1,0 +1,317 @@
+"""What a run starts from: what was asked for is found, fits, or is an error; silent training from scratch is none of the answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import struct
+from pathlib import Path
+
+import pytest
+
+from checkpoints.files import ckpt_entry, write_ckpt, write_iteration
+from mends import quick
+from mindrecipe.checkpoints import manifest
+from mindrecipe.data.spec import DataFacts
+from mindrecipe.errors import UserError
+from mindrecipe.execute import resume_command
+from mindrecipe.launch.claim import Claim
+from mindrecipe.lower import Place
+from mindrecipe.resume import again, decide, earlier_runs
+from mindrecipe.run import Run
+from mindrecipe.runfiles import LOCK
+
+pytestmark = pytest.mark.usefixtures("here")
+SMALL = (
+    "model.num_layers=1",
+    "model.hidden_size=8",
+    "model.num_heads=2",
+    "model.vocab_size=300",
+    "model.intermediate_size=4",
+    "model.seq_length=16",
+)
+SMALL += ("schedule.total_steps=50", "schedule.warmup_steps=5", "optimizer.learning_rate=1e-3")
+
+
+def ready(*overrides: str, model: str = "llama2_tiny", fingerprint: str = "f") -> Run:
+    facts = DataFacts(
+        train_files=("/d/x.mindrecord",), heldout_files=(), columns=("input_ids",), train_rows=1000, heldout_rows=0, train_tokens=1,
+        heldout_tokens=0, unigram_entropy=None, fingerprint=fingerprint,
+    )  # fmt: skip
+    return quick(f"+model={model}", *SMALL, *overrides).with_dataset(facts)
+
+
+def shapes(run: Run) -> dict[str, tuple[int, ...]]:
+    """One tensor with as many numbers as the model has parameters, and Adam's moments, which do not count."""
+    return {"all.weights": (run.derived.parameters,), "adam_m.all.weights": (3,), "adam_v.all.weights": (3,)}
+
+
+def saved(run: Run, path: Path, step: int) -> Path:
+    """A run directory of ``run`` at ``path`` with a checkpoint of ``step``."""
+    if not path.exists():
+        run.freeze(path)
+    if run.derived.config.checkpoint.format == "ckpt":
+        write_ckpt(path / "checkpoint" / "rank_0" / f"x_rank_0-1_{step}.ckpt", shapes(run), step=step)
+    else:
+        write_iteration(path / "checkpoint", step, {"all.weights": (run.derived.parameters,)})
+    return path
+
+
+def test_never_looks_at_nothing(here: Path) -> None:
+    saved(ready(), here / "runs/llama2_tiny/a", 10)
+    start = decide(ready().derived)
+    assert (start.resume, start.said, start.continues) == (None, (), None)
+
+
+@pytest.mark.parametrize("model", ["llama2_tiny", "qwen3_tiny"])
+def test_auto_takes_the_newest_of_the_same_name(here: Path, model: str) -> None:
+    start = decide(ready("checkpoint.resume=auto", model=model).derived)
+    assert start.resume is None and "no checkpoint under" in start.said[0] and "from scratch" in start.said[0]
+    run = ready(model=model)
+    for number, (name, step) in enumerate([("a", 10), ("b", 20), ("c", 30)]):
+        path = saved(run, here / "runs" / model / name, step)
+        os.utime(path / LOCK, (1000 + number, 1000 + number))
+    run.freeze(here / "runs" / model / "without")
+    os.utime(here / "runs" / model / "a" / LOCK, (5000, 5000))
+    start = decide(ready("checkpoint.resume=auto", model=model).derived)
+    assert start.resume is not None and start.resume.step == 10 and start.continues == here / "runs" / model / "a"
+    assert start.said[0].startswith("resuming from step 10: ")
+    assert (start.resume.file_name is None) == (model == "qwen3_tiny")
+    assert decide(ready("checkpoint.resume=must", model=model).derived) == start
+
+
+def test_must_finds_or_fails() -> None:
+    with pytest.raises(UserError, match="resume=must found no complete checkpoint") as told:
+        decide(ready("checkpoint.resume=must").derived)
+    assert told.value.mend and "checkpoint.resume=never" in told.value.mend
+
+
+def test_a_finished_run_leaves_nothing_to_do(here: Path) -> None:
+    """A scheduler that starts the same command again must be told, not refused."""
+    path = saved(ready(), here / "exp1", 50)
+    start = decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived)
+    assert start.finished == path and start.resume is None
+    assert start.said[0] == f"nothing to do: {path} has trained to step 50 of 50 (to train on: schedule.total_steps=100)"
+    longer = decide(ready("run.dir=exp1", "checkpoint.resume=auto", "schedule.total_steps=100").derived)
+    assert longer.finished is None and longer.resume is not None and longer.resume.step == 50
+    with pytest.raises(UserError, match="was another one: model.num_layers 1 -> 2"):
+        decide(ready("run.dir=exp1", "checkpoint.resume=auto", "model.num_layers=2").derived)
+
+
+def test_a_finished_run_without_checkpoints_is_known_by_its_summary(here: Path) -> None:
+    ready().freeze(here / "exp1")
+    (here / "exp1/summary.json").write_text('{"state": "completed", "steps": 50}')
+    assert decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived).finished == here / "exp1"
+
+
+def test_a_run_that_died_before_its_first_checkpoint_is_set_aside(here: Path) -> None:
+    ready().freeze(here / "exp1")
+    start = decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived)
+    assert start.replaces == here / "exp1" and start.resume is None
+    (here / "mine").mkdir()
+    assert decide(ready("run.dir=mine", "checkpoint.resume=auto").derived).replaces is None, "a folder that is no run is left alone"
+
+
+def test_a_run_that_still_trains_is_left_alone(here: Path) -> None:
+    path = saved(ready(), here / "exp1", 10)
+    with Claim(path), pytest.raises(UserError, match=f"process {os.getpid()} trains in .*exp1 now"):
+        decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived)
+    assert decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived).resume is not None
+
+
+def test_another_attempt_goes_on_in_the_same_directory(here: Path) -> None:
+    run = ready("run.dir=exp1", "checkpoint.resume=auto")
+    path = saved(run, here / "exp1", 10)
+    with Claim(path):
+        start = again(run.derived, path, None)
+        assert start.resume is not None and start.resume.step == 10
+        run.freeze_again(path, start)
+        assert json.loads((path / LOCK).read_text())["derived"]["resume"]["step"] == 10
+        assert "x_rank_0-1_10.ckpt" in (path / "mindformers.yaml").read_text()
+        assert again(run.derived, path, 10).resume is None, "before its first checkpoint: from the beginning"
+        (path / "checkpoint/rank_0/x_rank_0-1_10.ckpt").write_bytes(b"x")
+        with pytest.raises(UserError, match="no complete checkpoint"):
+            again(run.derived, path, None)
+
+
+def test_another_attempt_without_checkpoints_starts_where_the_first_did(here: Path) -> None:
+    old = saved(ready(), here / "old", 10)
+    run = ready("checkpoint.resume=old", "run.dir=exp1")
+    start = again(run.derived, run.freeze(here / "exp1"), None)
+    assert start.resume is not None and start.resume.folder == str(old / "checkpoint")
+
+
+def test_another_attempt_goes_on_from_what_all_ranks_have_finished(here: Path) -> None:
+    """A rank was killed while it saved: that is no checkpoint, and no reason not to go on."""
+    run = ready("run.dir=exp1")
+    path = saved(run, here / "exp1", 10)
+    folder = path / "checkpoint"
+    manifest.begin(folder)
+    assert again(run.derived, path, None).resume is None, "not finished: from the beginning"
+    manifest.write(folder, manifest.make(folder, [folder / "rank_0/x_rank_0-1_10.ckpt"], step=10, rank=0, world=1))
+    saved(run, path, 20)
+    start = again(run.derived, path, None)
+    assert start.resume is not None and start.resume.step == 10
+    assert manifest.finished(folder, 2) == set(), "another rank's share is not there"
+
+
+def test_a_step_can_be_asked_for(here: Path) -> None:
+    for step in (10, 20):
+        saved(ready(), here / "exp1", step)
+    resume = decide(ready("run.dir=exp1", "checkpoint.resume=10").derived).resume
+    assert resume is not None and resume.step == 10
+    with pytest.raises(UserError, match="no earlier run has a complete checkpoint of step 15") as told:
+        decide(ready("run.dir=exp1", "checkpoint.resume=15").derived)
+    assert told.value.mend == "checkpoint.resume=20"
+
+
+def test_another_batch_size_keeps_the_place_in_the_data(here: Path) -> None:
+    run = ready("dataset.batch_size=8")
+    run.freeze(here / "exp1")
+    entries = [ckpt_entry(name, shape) for name, shape in shapes(run).items()]
+    entries += [ckpt_entry(name, (1,), "Int32", struct.pack("<i", value)) for name, value in (("step_num", 10), ("global_batch_size", 8))]
+    path = here / "exp1/checkpoint/rank_0/x_rank_0-1_10.ckpt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(entries))
+    asked = ready("dataset.batch_size=4", "checkpoint.resume=exp1", "checkpoint.strict=false")
+    start = decide(asked.derived)
+    assert start.resume is not None and start.resume.step == 20
+    assert "counted as step 20, since the global batch is another one" in start.said[0]
+    assert asked.lower(Place(output_dir="/r", train_files=("x",), resume=start.resume))["callbacks"][0]["stop_step"] == 30
+
+
+@pytest.mark.parametrize("run_dir", [None, "exp1", "a b"])
+def test_the_command_that_goes_on_works_from_any_folder(here: Path, run_dir: str | None) -> None:
+    given = [] if run_dir is None else [f"run.dir='{run_dir}'"]
+    run = ready(*given)
+    path = saved(run, here / (run_dir or "runs/llama2_tiny/x"), 10)
+    (here / "elsewhere").mkdir()
+    os.chdir(here / "elsewhere")
+    words = shlex.split(resume_command(run.provenance.overrides, path, run_dir and str(here / run_dir)))
+    assert words[0] == "train" and not [word for word in words if word.startswith("run.dir") and run_dir is None]
+    facts = run.derived.dataset
+    assert facts is not None
+    start = decide(quick(*words[1:]).with_dataset(facts).derived)
+    assert start.resume is not None and start.resume.folder == str(path / "checkpoint")
+
+
+def test_the_folder_of_run_dir_and_those_made_after_it(here: Path) -> None:
+    run = ready()
+    for name in ("exp1", "exp1-2", "exp12", "exp1-x", "exp1-old-2"):
+        saved(run, here / name, 10)
+    found = earlier_runs(ready("run.dir=exp1", "checkpoint.resume=auto").derived)
+    assert {path.name for path in found} == {"exp1", "exp1-2"}, "exp12 is another run"
+
+
+@pytest.mark.parametrize("name", ["a[1]", "a*", "a?b", "a b", "é数"])
+def test_folders_with_odd_names(here: Path, name: str) -> None:
+    saved(ready(), here / name, 10)
+    start = decide(ready(f"run.dir='{name}'", "checkpoint.resume=auto").derived)
+    assert start.resume is not None and start.resume.step == 10
+
+
+def test_a_path_may_name_run_checkpoint_rank_or_file(here: Path) -> None:
+    saved(ready(), here / "old", 10)
+    newest = saved(ready(), here / "old", 20) / "checkpoint/rank_0/x_rank_0-1_20.ckpt"
+    for path, step in (
+        ("old", 20),
+        ("old/checkpoint", 20),
+        ("old/checkpoint/rank_0", 20),
+        (newest, 20),
+        (newest.with_name("x_rank_0-1_10.ckpt"), 10),
+    ):
+        resume = decide(ready(f"checkpoint.resume={path}").derived).resume
+        assert resume is not None and resume.step == step
+        assert resume.folder == str(here / "old/checkpoint") and resume.file_name == f"x_rank_0-1_{step}.ckpt"
+
+
+def test_a_file_outside_of_a_rank_folder_can_not_be_resumed(here: Path) -> None:
+    """mindformers looks for rank_0/ in a folder: a lone file would make it look in the wrong place."""
+    write_ckpt(here / "alone" / "w.ckpt", shapes(ready()), step=3)
+    with pytest.raises(UserError, match="is a file beside none") as told:
+        decide(ready("checkpoint.resume=alone/w.ckpt").derived)
+    assert told.value.mend == f"its weights only: checkpoint.load={here / 'alone/w.ckpt'}"
+    assert decide(ready("checkpoint.load=alone/w.ckpt").derived).resume is None
+    path = saved(ready(model="qwen3_tiny"), here / "q", 10) / "checkpoint/iteration_00000010"
+    with pytest.raises(UserError) as told:
+        decide(ready(f"checkpoint.resume={next(path.glob('*-model-*'))}", model="qwen3_tiny").derived)
+    assert told.value.mend == f"checkpoint.resume={path}"
+
+
+def test_a_broken_newest_is_passed_over_and_said(here: Path) -> None:
+    saved(ready(), here / "old", 10)
+    broken = saved(ready(), here / "old", 20) / "checkpoint/rank_0/x_rank_0-1_20.ckpt"
+    broken.write_bytes(broken.read_bytes()[:100])
+    start = decide(ready("checkpoint.resume=old").derived)
+    assert start.resume is not None and start.resume.step == 10
+    assert start.said[1].startswith("passed over x_rank_0-1_20.ckpt: ")
+    (here / "old/checkpoint/rank_0/x_rank_0-1_10.ckpt").unlink()
+    with pytest.raises(UserError, match="no complete checkpoint under .*not whole: x_rank_0-1_20.ckpt"):
+        decide(ready("checkpoint.resume=old").derived)
+
+
+@pytest.mark.parametrize(
+    "overrides, says, mend",
+    [
+        (("checkpoint.resume=nowhere",), "checkpoint.resume=nowhere does not exist", "run directory or checkpoint folder"),
+        (("checkpoint.resume=empty",), "no complete checkpoint under", "checkpoint.resume=never"),
+        (("checkpoint.load=nowhere",), "nowhere does not exist", "a checkpoint file"),
+        (("checkpoint.load=empty",), "empty: there is no checkpoint in it", "a checkpoint file"),
+        (("checkpoint.resume=old", "model.num_layers=2"), "model.num_layers 1 -> 2", "checkpoint.strict=false"),
+        (("checkpoint.resume=old", "dataset.batch_size=3"), "global batch 8 -> 3", "checkpoint.strict=false"),
+        (("checkpoint.resume=old", "checkpoint.format=safetensors"), "the checkpoint is ckpt, and checkpoint.format is safetensors", "checkpoint.format=ckpt"),
+        (("checkpoint.resume=old/checkpoint/rank_0", "model.tie_word_embeddings=true"), "model.tie_word_embeddings False -> True", "strict=false"),
+        (("checkpoint.load=old", "model.num_layers=2"), "the checkpoint holds ", "checkpoint.strict=false"),
+        (("checkpoint.resume=old", "schedule.total_steps=10"), "the checkpoint is of step 10, and the run ends at schedule.total_steps=10", "schedule.total_steps=20"),
+        (("checkpoint.resume=old", "checkpoint.save_final=true", "run.seed=7", "model.seq_length=17", "dataset.batch_size=7"), "global batch", "the same settings"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(here: Path, overrides: tuple[str, ...], says: str, mend: str) -> None:
+    saved(ready("dataset.batch_size=8"), here / "old", 10)
+    (here / "empty").mkdir()
+    with pytest.raises(UserError) as told:
+        decide(ready("dataset.batch_size=8", *overrides).derived)
+    assert says in told.value.what and mend in (told.value.mend or "")
+
+
+def test_other_data_is_refused(here: Path) -> None:
+    saved(ready(), here / "old", 10)
+    with pytest.raises(UserError, match="data set f -> g"):
+        decide(ready("checkpoint.resume=old", fingerprint="g").derived)
+
+
+def test_strict_false_takes_what_fits(here: Path) -> None:
+    saved(ready("dataset.batch_size=8"), here / "old", 10)
+    start = decide(
+        ready("checkpoint.resume=old", "model.num_layers=2", "dataset.batch_size=4", "checkpoint.strict=false", fingerprint="g").derived
+    )
+    assert start.resume is not None and start.resume.step == 10
+
+
+def test_weights_to_load_are_looked_at(here: Path) -> None:
+    saved(ready(), here / "old", 10)
+    assert decide(ready("checkpoint.load=old").derived).resume is None
+    broken = here / "old/checkpoint/rank_0/x_rank_0-1_10.ckpt"
+    broken.write_bytes(broken.read_bytes()[:100])
+    with pytest.raises(UserError, match="is not whole"):
+        decide(ready("checkpoint.load=old").derived)
+
+
+@pytest.mark.parametrize(
+    "file, content", [("lock.json", "{"), ("lock.json", "[]"), ("config.yaml", "a: ["), ("config.yaml", "x: 1\n"), ("lock.json", "{}")]
+)
+def test_a_damaged_run_directory_is_told(here: Path, file: str, content: str) -> None:
+    path = saved(ready(), here / "old", 10)
+    (path / file).write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match="can't be read") as told:
+        decide(ready("checkpoint.resume=old").derived)
+    assert told.value.mend and "checkpoint.strict=false" in told.value.mend
+    assert decide(ready("checkpoint.resume=old", "checkpoint.strict=false").derived).resume is not None
+
+
+def test_a_lock_of_an_earlier_version_without_a_key(here: Path) -> None:
+    path = saved(ready(), here / "old", 10)
+    lock = json.loads((path / LOCK).read_text(encoding="utf-8"))
+    assert lock["derived"]["global_batch_size"] == ready().derived.global_batch_size
+    assert decide(ready("checkpoint.resume=old").derived).resume is not None

@@ -1,0 +1,48 @@
+"""With runner_config.sink_size above 1 callbacks run once for several steps: the record is of the last, its times the mean of them.
+
+No device here sinks data, so the callbacks are driven by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from processes import run_python
+
+pytestmark = pytest.mark.e2e
+
+SCRIPT = """
+import json
+from types import SimpleNamespace as Object
+from unittest.mock import Mock
+from mindrecipe.worker.callback import Scale, StepEnd, StepStart
+from mindrecipe.worker.gauges import Gauges
+
+now = [0.0]
+import mindrecipe.worker.callback as module
+module._clock = lambda: now[0]
+stop, journal = Object(asked=False, arm=Mock(), disarm=Mock()), Mock()
+start = StepStart(stop, final_checkpoint=False)
+scale = Scale(tokens=100, flops=8e12, recomputed=None, peak=1e13, steps_per_epoch=4, first=10)
+agree = lambda loss, stop, host_time: Object(loss=loss, stop=stop, host_times=[host_time])
+end = StepEnd(start, journal, scale, agree, Mock(), None, Gauges(memory=lambda: 7, update_ratio_steps=None), stop, None, profiled=range(0))
+context = Object(original_args=lambda: Object(cur_step_num=now_step, cur_epoch_num=1, net_outputs=(2.5, False, 1.0, 0.1, 1.0)))
+for now_step in (3, 6):
+    start.ended = start.recorded = now[0]
+    now[0] += 0.6; start.on_train_step_begin(context)
+    now[0] += 2.4; start.on_train_step_end(context)
+    now[0] += 0.3; end.on_train_step_end(context)
+records = [call.args[0] for call in journal.step.call_args_list]
+print("RECORDS", json.dumps([[r.step, r.epoch, r.step_time, r.data_time, r.compute_time, r.other_time, r.tokens_per_s, r.mfu] for r in records]))
+"""
+
+
+def test_several_steps_in_one_go(tmp_path: Path) -> None:
+    done = run_python("-c", SCRIPT, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    records = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("RECORDS")).removeprefix("RECORDS"))
+    assert [record[:2] for record in records] == [[13, 4], [16, 4]]
+    for record in records:
+        assert record[2:] == pytest.approx([1.1, 0.2, 0.8, 0.1, 100 / 1.1, 8e12 / 1.1 / 1e13])
