@@ -13,8 +13,11 @@ from hypothesis import HealthCheck, settings
 
 from said import Said
 
-# machines differ in speed; the fixture `here` may well be shared by the examples of one test
-settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+# machines differ in speed; the fixture `here` may well be shared by the examples of one test; a commit passes or fails by what is in it:
+# the same examples each time. New ones are looked for on purpose: pytest --hypothesis-profile=deep
+_ANY = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+settings.register_profile("house", deadline=None, derandomize=True, suppress_health_check=_ANY)
+settings.register_profile("deep", deadline=None, max_examples=2000, suppress_health_check=_ANY)
 settings.load_profile("house")
 
 

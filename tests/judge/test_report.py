@@ -16,7 +16,7 @@ from typing import Any
 
 import profile_samples
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from runs import make, steps, usage
 
@@ -135,6 +135,8 @@ def test_thinned_curves_are_short_and_stay_inside(points: list[tuple[float, floa
 
 
 @given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
+@example(0.0, 5e-324)
+@example(1e9, math.nextafter(1e9, math.inf))
 def test_ticks_are_few_and_inside(low: float, high: float) -> None:
     low, high = sorted((low, high))
     ticks = svg.nice_ticks(low, high)

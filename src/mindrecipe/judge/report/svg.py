@@ -45,10 +45,15 @@ def curves(series: Mapping[str, Points], *, unit_x: str = "step") -> str:
     return "".join([*parts, "</svg>"])
 
 
+#: below it, quotients of floats lose their digits
+_TINY = 1e-290
+
+
 def nice_ticks(low: float, high: float, count: int = 6) -> list[float]:
-    """About ``count`` round numbers that span from low to high."""
-    if high <= low:
-        span = abs(low) or 1.0
+    """About ``count`` round numbers that span from low to high; what differs by no more than rounding is one value with room around it."""
+    largest = max(abs(low), abs(high))
+    if high - low <= max(1e-12 * largest, _TINY):
+        span = largest if largest > _TINY else 1.0
         low, high = low - span / 2, high + span / 2
     raw = (high - low) / count
     power = 10 ** math.floor(math.log10(raw))
