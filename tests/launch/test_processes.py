@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from fakes import wait_for
+from fakes import PATIENCE, wait_for
 
 from mindrecipe.launch.processes import RUN_ID, Tree, alive, die_with, send, wait_gone
 from mindrecipe.launch.signals import StopSignals, exit_code
@@ -60,7 +60,7 @@ def test_a_process_that_is_born_while_the_others_are_killed_is_caught(tree: Tree
 
     monkeypatch.setattr("mindrecipe.launch.processes.send", give_birth)
     assert tree.kill() == []
-    assert [child.wait(10) for child in (first, *late)] == [-signal.SIGKILL] * 2
+    assert [child.wait(PATIENCE) for child in (first, *late)] == [-signal.SIGKILL] * 2
 
 
 def test_what_does_not_die_is_named(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_killing_does_not_steal_the_exit_code_from_its_owner(tree: Tree) -> None
 def test_a_zombie_is_not_alive(tree: Tree) -> None:
     child = sleeper(tree, "pass")
     process = psutil.Process(child.pid)
-    assert wait_gone([process], 10)
+    assert wait_gone([process], PATIENCE)
     assert psutil.pid_exists(child.pid)
     assert not alive(process)
     send([process], signal.SIGTERM)
@@ -102,12 +102,12 @@ def test_a_child_dies_with_its_parent(tree: Tree) -> None:
     wait_for(lambda: len(tree.members()) == 2)
     parent.kill()
     parent.wait()
-    assert wait_gone(tree.members(), 2)
+    assert wait_gone(tree.members(), PATIENCE)
 
 
 def test_a_child_of_a_parent_that_is_gone_already_does_not_start() -> None:
     child = subprocess.Popen([sys.executable, "-c", SLEEP], preexec_fn=die_with(1))  # noqa: PLW1509 - no threads here
-    assert child.wait(10) == 1
+    assert child.wait(PATIENCE) == 1
 
 
 def test_signals_are_remembered_and_handlers_given_back() -> None:

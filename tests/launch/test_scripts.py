@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 import yaml
-from fakes import HERE, processes_of, steps_of, wait_for
+from fakes import HERE, PATIENCE, processes_of, steps_of, wait_for
 
 from mindrecipe.launch import LaunchPlan, command_lines
+from mindrecipe.launch.ports import free_port
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -60,7 +61,7 @@ def script(name: str, *words: object, **options: Any) -> subprocess.Popen[str]:
     )
 
 
-def said(process: subprocess.Popen[str], timeout: float = 60) -> tuple[int, str, str]:
+def said(process: subprocess.Popen[str], timeout: float = PATIENCE) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=timeout)
     return process.returncode, out, err
 
@@ -93,7 +94,7 @@ def test_options_and_variables_of_knobs_are_passed_on(frozen: Callable[..., Path
     plan = LaunchPlan(run_dir=run_dir, devices_per_node=2, master_port=9000, msrun_args=("--bind_core=True", "--x=a b"))
     assert unquoted(said(script("msrun_local.sh", *words))[1])[1:] == command_lines(plan)[0][1:]
     (python.parent / "msrun").write_text('#!/bin/sh\necho "$HCCL_BUFFSIZE $HCCL_EXEC_TIMEOUT"\n')
-    script_says = said(script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", 29459))
+    script_says = said(script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", free_port()))
     assert "400 900" in script_says[1] + (run_dir / "logs/msrun.log").read_text()
 
 
@@ -105,7 +106,7 @@ def unquoted(line: str) -> list[str]:
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_run_to_its_end(frozen: Callable[..., Path], run_dir: Path, python: Path, devices: int) -> None:
     frozen(devices, FAKE_STEPS=3, FAKE_CHECKPOINT=2, PATH_LIKE="a b $c {d,e}", OMP_PROC_BIND=None)
-    code, out, err = said(script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", 29456))
+    code, out, err = said(script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", free_port()))
     assert (code, err) == (0, "")
     assert str(run_dir) in out
     assert steps_of(run_dir) == 3
@@ -116,7 +117,7 @@ def test_a_run_to_its_end(frozen: Callable[..., Path], run_dir: Path, python: Pa
 def test_a_failure_is_passed_on(frozen: Callable[..., Path], run_dir: Path, python: Path, devices: int, expected: int) -> None:
     """msrun says 1 of any failure, after half a minute; a rank by itself says what it means."""
     frozen(devices, FAKE_FAULT=f"{devices - 1}:exit3@2", FAKE_MSRUN_WAIT=1)
-    code, _, err = said(script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", 29457), timeout=90)
+    code, _, err = said(script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", free_port()))
     assert code == expected
     assert f"ended with exit code {expected}" in err
 
@@ -126,11 +127,11 @@ def test_a_failure_is_passed_on(frozen: Callable[..., Path], run_dir: Path, pyth
 def test_a_signal_stops_all(frozen: Callable[..., Path], run_dir: Path, python: Path, devices: int, number: int, code: int) -> None:
     frozen(devices, FAKE_STEPS=5000)
     mark = {**os.environ, "MINDRECIPE_RUN_ID": "script"}  # so that processes_of knows them
-    process = script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", 29458, env=mark)
+    process = script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", free_port(), env=mark)
     wait_for(lambda: steps_of(run_dir) > 2)
     process.send_signal(number)
-    assert said(process, timeout=10)[0] == code
-    wait_for(lambda: not processes_of(run_dir), timeout=3)
+    assert said(process)[0] == code
+    wait_for(lambda: not processes_of(run_dir))
 
 
 @pytest.mark.parametrize(
