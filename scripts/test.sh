@@ -14,5 +14,5 @@ ruff check src tests benchmarks
 ruff format --check src tests benchmarks
 mypy
 lint-imports
-# two processes, a file in one of them: trainings of a module share what they train
-exec pytest -n 2 --dist loadfile "$@"
+# two processes, a file in one of them: trainings of a module share what they train. In the order of tests/conftest.py: the long files first
+exec pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"

@@ -21,6 +21,12 @@ settings.register_profile("deep", deadline=None, max_examples=2000, suppress_hea
 settings.load_profile("house")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with real trainings first: a long one at the end would leave the other process (scripts/test.sh) without work."""
+    long = {item.path for item in items if item.get_closest_marker("e2e")}
+    items.sort(key=lambda item: item.path not in long)
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty working directory, without ./conf and ./recipes, and no --config-dir."""

@@ -194,7 +194,7 @@ def test_the_sbatch_script_starts_each_node_with_its_rank(frozen: Callable[..., 
     environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "x"}
     words = ["--run-dir", str(frozen()), "--python", sys.executable, "--dry-run"]
     done = subprocess.run(
-        [str(copy), *words], env={**environment, "SLURM_NNODES": "2"}, capture_output=True, text=True, check=False, timeout=60
+        [str(copy), *words], env={**environment, "SLURM_NNODES": "2"}, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert {"--node_rank=1", "--worker_num=4", "--master_addr=127.0.0.1"} <= set(done.stdout.split())
