@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from small_run import SMALL
 
 from mindrecipe.drill import drill
-from mindrecipe.measure.record import read_steps
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
-SMALL = [
-    "+model=llama2_tiny",
-    "model.num_layers=1",
-    "model.hidden_size=32",
-    "model.num_heads=2",
-    "model.seq_length=64",
-    "dataset.tokenizer=bytes",
-]
-SMALL += ["model.vocab_size=512", "model.intermediate_size=null"]
 QWEN = ["+model=qwen3_tiny", "model.num_layers=1", "model.seq_length=64", "dataset.tokenizer=bytes", "model.vocab_size=512"]
 TWO = ["parallel=data", "launch.workers=2"]
-SCHEDULES = [
-    "constant",
-    "constant_cooldown",
-    "cosine",
-    "cosine_annealing",
-    "cosine_annealing_restarts",
-    "cosine_restarts",
-    "linear",
-    "polynomial",
-    "wsd",
-]
 
 
 def check(overrides: list[str], folder: Path, *faults: str, steps: int = 12, every: int = 3) -> None:
@@ -44,25 +22,6 @@ def check(overrides: list[str], folder: Path, *faults: str, steps: int = 12, eve
     for row in broken:
         assert row.identical, row
         assert row.lost is not None and row.recovered is not None
-
-
-def train(folder: Path, *words: str) -> dict[int, float]:
-    """The losses of a run in ``folder``, by step."""
-    line = [str(Path(sys.executable).parent / "train"), *SMALL, *words, "evaluate=off", f"run.dir={folder}"]
-    done = subprocess.run(line, cwd=folder.parent, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {record.step: record.loss for record in read_steps(folder / "metrics.jsonl")}
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_every_schedule(tmp_path: Path, schedule: str) -> None:
-    """Resumed halfway; what kills a run has no part in its learning rate."""
-    phases = {"wsd": ["schedule.warmup_steps=2", "schedule.decay_steps=3"]}
-    words = [f"schedule={schedule}", *phases.get(schedule, []), "schedule.total_steps=12", "checkpoint=steps", "checkpoint.save_steps=6"]
-    straight = train(tmp_path / "straight", *words)
-    (halfway,) = (tmp_path / "straight/checkpoint/rank_0").glob("*_6.ckpt")
-    resumed = train(tmp_path / "resumed", *words, f"checkpoint.resume='{halfway}'")
-    assert list(straight) == list(range(1, 13)) and resumed == {step: straight[step] for step in range(7, 13)}
 
 
 def test_loss_scaling_in_float16(tmp_path: Path) -> None:

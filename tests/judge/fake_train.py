@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -18,6 +19,7 @@ TOKENS = 1024
 
 
 def main() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job is born deaf to it
     words = {key.lstrip("+"): value for key, _, value in (word.partition("=") for word in sys.argv[1:])}
     if words.get("fake.fail") == "true":
         print("error: this word can't be\n  mend: another word")
