@@ -14,5 +14,7 @@ ruff check src tests benchmarks
 ruff format --check src tests benchmarks
 mypy
 lint-imports
+# hundreds of tests start processes of their own, also where PYTHONDONTWRITEBYTECODE keeps these from remembering what they compile
+python -m compileall -q src
 # two processes, a file in one of them: trainings of a module share what they train. In the order of tests/conftest.py: the long files first
 exec pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"
