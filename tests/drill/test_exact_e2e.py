@@ -39,7 +39,8 @@ def test_in_the_middle_of_an_epoch_and_over_its_end(tmp_path: Path, more: list[s
 
 
 def test_two_ranks(tmp_path: Path) -> None:
-    check([*SMALL, *TWO], tmp_path, "worker", "launcher", "save")
+    """Besides the faults above."""
+    check([*SMALL, *TWO], tmp_path, "launcher", "save")
 
 
 def test_safetensors_of_the_mcore_architecture(tmp_path: Path) -> None:

@@ -31,8 +31,9 @@ def ip(*words: str) -> None:
 def host(run_dir: Path) -> Iterator[Host]:
     """``host(0, FAKE_FAULT=...)`` starts the launcher of host 0, with one rank."""
     names = [f"mrt{os.getpid()}{side}" for side in "ab"]
-    for name in names:
-        ip("netns", "add", name)
+    if subprocess.run(["ip", "netns", "add", names[0]], capture_output=True, check=False).returncode != 0:
+        pytest.skip("network namespaces need the right to make them")
+    ip("netns", "add", names[1])
     try:
         ip("link", "add", names[0], "netns", names[0], "type", "veth", "peer", "name", names[1], "netns", names[1])
         for number, name in enumerate(names, start=1):
