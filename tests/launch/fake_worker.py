@@ -85,7 +85,7 @@ def abreast(step):
     folder = RUN / "abreast"
     folder.mkdir(exist_ok=True)
     (folder / f"{attempt}_{step}_{RANK}").touch()
-    while len(list(folder.glob(f"{attempt}_{step}_*"))) < NODE_RANKS:
+    while len(list(folder.glob(f"{attempt}_{step}_*"))) < NODE_RANKS and not stop:
         time.sleep(0.01)
 
 

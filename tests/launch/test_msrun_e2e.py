@@ -37,7 +37,7 @@ def test_an_msrun_that_fails_by_itself(plan: Callable[..., LaunchPlan], streams:
 
 @pytest.mark.parametrize(("number", "code", "state"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "interrupted")])
 def test_a_signal(run_dir: Path, number: int, code: int, state: str) -> None:
-    launcher = Launcher(run_dir, 2, real_msrun=True, FAKE_STEPS=5000, FAKE_TERM="save").trains()
+    launcher = Launcher(run_dir, 2, real_msrun=True, FAKE_STEPS=5000, FAKE_TERM="save", FAKE_ABREAST=1).trains()
     launcher.signal(number)
     assert launcher.ends() == code
     assert summary_of(run_dir)["state"] == state

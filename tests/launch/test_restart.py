@@ -108,7 +108,7 @@ def test_a_signal_ends_the_wait_for_a_restart(run_dir: Path) -> None:
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_sigterm_lets_the_ranks_save_and_exits_143(run_dir: Path, ranks: int) -> None:
-    launcher = Launcher(run_dir, ranks, FAKE_STEPS=5000, FAKE_TERM="save").trains()
+    launcher = Launcher(run_dir, ranks, FAKE_STEPS=5000, FAKE_TERM="save", FAKE_ABREAST=1).trains()
     launcher.signal(signal.SIGTERM)
     assert launcher.ends() == 143
     assert summary_of(run_dir)["state"] == "interrupted"

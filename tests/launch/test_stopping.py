@@ -33,14 +33,14 @@ def test_without_a_checkpoint_there_is_nothing_to_resume(run_dir: Path) -> None:
 
 def test_ranks_that_save_before_they_leave_are_all_waited_for(run_dir: Path) -> None:
     """msrun kills the others when the first has left; frozen, it can't."""
-    launcher = Launcher(run_dir, 3, FAKE_STEPS=5000, FAKE_TERM="save").trains()
+    launcher = Launcher(run_dir, 3, FAKE_STEPS=5000, FAKE_TERM="save", FAKE_ABREAST=1).trains()
     launcher.signal(signal.SIGTERM)
     assert launcher.ends() == 143
     assert {path.parent.name for path in run_dir.glob("checkpoint/rank_*/*.ckpt")} == {"rank_0", "rank_1", "rank_2"}
 
 
 def test_ranks_that_do_not_listen_are_killed_after_the_grace(run_dir: Path) -> None:
-    launcher = Launcher(run_dir, 2, FAKE_STEPS=5000, FAKE_TERM="ignore", stop_grace=1.5).trains()
+    launcher = Launcher(run_dir, 2, FAKE_STEPS=5000, FAKE_TERM="ignore", FAKE_ABREAST=1, stop_grace=1.5).trains()
     began = time.monotonic()
     launcher.signal(signal.SIGTERM)
     assert launcher.ends() == 143
@@ -49,7 +49,7 @@ def test_ranks_that_do_not_listen_are_killed_after_the_grace(run_dir: Path) -> N
 
 
 def test_a_second_signal_does_not_wait(run_dir: Path) -> None:
-    launcher = Launcher(run_dir, 2, FAKE_STEPS=5000, FAKE_TERM="ignore", stop_grace=60).trains()
+    launcher = Launcher(run_dir, 2, FAKE_STEPS=5000, FAKE_TERM="ignore", FAKE_ABREAST=1, stop_grace=60).trains()
     launcher.signal(signal.SIGTERM)
     wait_for(lambda: "once more kills them" in launcher.said)
     launcher.signal(signal.SIGINT)
