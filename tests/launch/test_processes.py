@@ -12,7 +12,7 @@ import psutil
 import pytest
 from fakes import PATIENCE, wait_for
 
-from mindrecipe.launch.processes import RUN_ID, Tree, alive, die_with, send, wait_gone
+from mindrecipe.launch.processes import RUN_ID, Tree, alive, die_with, send, unclaimed_exit_code, wait_gone
 from mindrecipe.launch.signals import StopSignals, exit_code
 
 SLEEP = "import time; time.sleep(60)"
@@ -90,6 +90,15 @@ def test_a_zombie_is_not_alive(tree: Tree) -> None:
     child.wait()
     assert not alive(process)
     send([process], signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9), ("", 0)])
+def test_how_a_child_ended_is_known_before_its_parent_asks(tree: Tree, code: str, expected: int) -> None:
+    assert unclaimed_exit_code(os.getpid()) is None
+    child = sleeper(tree, code)
+    assert wait_gone([psutil.Process(child.pid)], PATIENCE)
+    assert unclaimed_exit_code(child.pid) == expected == child.wait()
+    assert unclaimed_exit_code(child.pid) is None
 
 
 def test_a_child_dies_with_its_parent(tree: Tree) -> None:
