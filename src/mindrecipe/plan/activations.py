@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mindrecipe.plan import stages
 from mindrecipe.plan.job import Job, Policy
 
 #: what a policy computes again; attention: the core only (Korthikanti's "selective"); selective: the cheap, wide operators of the gate
@@ -89,9 +90,24 @@ def of_layer(job: Job, moe: bool, policy: Policy, whole: dict[str, float] | None
 def full_layers(job: Job, stage: int, layers: int) -> int:
     """How many layers of ``stage`` are recomputed whole."""
     if job.recompute.full_layers is not None:
-        given = job.recompute.full_layers
-        return min(layers, given[stage] if stage < len(given) else 0)
+        return sum(full_of_chunks(job, stage))
     return layers if job.recompute.policy == "full" else 0
+
+
+def full_of_chunks(job: Job, stage: int) -> list[int]:
+    """The same of each chunk of the stage."""
+    held, given = [row[stage] for row in stages.rows(job)], job.recompute
+    if given.full_chunks is not None:
+        return [min(count, row[stage]) for count, row in zip(held, given.full_chunks, strict=True)]
+    if given.full_layers is None:
+        return held if given.policy == "full" else [0] * len(held)
+    left = min(sum(held), given.full_layers[stage] if stage < len(given.full_layers) else 0)
+    found = [0] * len(held)
+    while left:  # one for each chunk in turn, as long as it has one left
+        for chunk, count in enumerate(held):
+            if left and found[chunk] < count:
+                found[chunk], left = found[chunk] + 1, left - 1
+    return found
 
 
 def rest_policy(job: Job) -> Policy:

@@ -149,10 +149,15 @@ class States:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recompute:
-    """What is computed again in the backward pass; ``full_layers``: so many layers of each stage in full, the rest by ``policy``."""
+    """What is computed again in the backward pass; ``full_layers``: so many layers of each stage in full, the rest by ``policy``.
+
+    ``full_chunks``: how they lie in an interleaved pipeline, a row of stages for each chunk; None: over the chunks as evenly as
+    mindformers lays them (LayerSetting._alloc_recompute_layer). In a chunk the first layers are those.
+    """
 
     policy: Policy = "none"
     full_layers: tuple[int, ...] | None = None
+    full_chunks: tuple[tuple[int, ...], ...] | None = None
     slice_kept: bool = False
 
 

@@ -169,20 +169,37 @@ def of_stage(job: Job, stage: int, layers: tuple[LayerKind, LayerKind | None] | 
 
 def _kept(job: Job, stage: int, layers: list[tuple[LayerKind, int]]) -> tuple[dict[str, float], float]:
     """(bytes kept by kind over all micro batches in flight, most bytes that one layer computes again)."""
-    alive = stages.in_flight(job, stage)
-    # dense layers come first in a model with experts, so they are the first that are recomputed whole
-    whole = activations.full_layers(job, stage, sum(count for _, count in layers))
     kinds: dict[str, float] = {}
     again = 0.0
-    for kind, count in layers:
-        full = min(whole, count)
-        whole -= full
-        for layer, times in ((kind.full, full), (kind.rest, count - full)):
+    for kind, full, rest, _ in _in_flight(job, stage, layers):
+        for layer, times in ((kind.full, full), (kind.rest, rest)):
             if times:
                 again = max(again, layer.again)
                 for name, size in layer.kept.items():
-                    kinds[name] = kinds.get(name, 0.0) + alive * times * size
+                    kinds[name] = kinds.get(name, 0.0) + times * size
     return kinds, again
+
+
+def _in_flight(job: Job, stage: int, layers: list[tuple[LayerKind, int]]) -> list[tuple[LayerKind, float, float, int]]:
+    """Layers x micro batches in flight of each kind: those that are recomputed whole, and the others; and how many the others are."""
+    if job.recompute.full_layers is None and len(layers) == 1:
+        alive, full = stages.in_flight(job, stage), job.recompute.policy == "full"
+        return [(kind, alive * count, 0.0, 0) if full else (kind, 0.0, alive * count, count) for kind, count in layers]
+    found = []
+    left = [count for _, count in layers]
+    # a chunk recomputes its first layers; dense layers come first in a model with experts
+    for alive, held, full in zip(stages.alive(job, stage), _held(job, stage), activations.full_of_chunks(job, stage), strict=True):
+        for place, (kind, _) in enumerate(layers):
+            count = min(left[place], held)
+            whole = min(count, full)
+            found.append((kind, float(alive * whole), float(alive * (count - whole)), count - whole))
+            left[place], held, full = left[place] - count, held - count, full - whole
+    return found
+
+
+def _held(job: Job, stage: int) -> list[int]:
+    """Layers of each chunk of ``stage``."""
+    return [row[stage] for row in stages.rows(job)]
 
 
 def _copies_in_flight(job: Job, stage: int, layers: list[tuple[LayerKind, int]]) -> float:
@@ -193,12 +210,7 @@ def _copies_in_flight(job: Job, stage: int, layers: list[tuple[LayerKind, int]])
     """
     if not job.framework.graph_update or (job.layout.sharding != "none" and job.layout.shards > 1):
         return 0.0
-    whole = activations.full_layers(job, stage, sum(count for _, count in layers))
-    held = 0.0
-    for kind, count in layers:
-        held += kind.held * max(0, count - whole)
-        whole = max(0, whole - count)
-    return job.states.working * held * (stages.in_flight(job, stage) - 1)
+    return job.states.working * sum(kind.held * (kept - count) for kind, _, kept, count in _in_flight(job, stage, layers))
 
 
 def _late_gradients(items: dict[str, float]) -> None:
@@ -236,10 +248,15 @@ def by_layer(job: Job) -> list[LayerMemory]:
     found = []
     for stage in range(job.layout.pipeline):
         indices = stages.layers_of(job, stage)
-        whole, alive = activations.full_layers(job, stage, len(indices)), stages.in_flight(job, stage)
-        for position, index in enumerate(indices):
+        again = activations.full_of_chunks(job, stage)
+        place = [
+            (alive, position < whole)
+            for alive, held, whole in zip(stages.alive(job, stage), _held(job, stage), again, strict=True)
+            for position in range(held)
+        ]
+        for index, (alive, full) in zip(indices, place, strict=True):
             moe = parameters.is_moe(job.dims, index)
-            policy = "full" if position < whole else activations.rest_policy(job)
+            policy = "full" if full else activations.rest_policy(job)
             held = parameters.layer(job.dims, moe)
             count, experts = held.per_rank(job.layout), held.experts_per_rank(job.layout)
             kept = alive * activations.of_layer(job, moe, policy).total

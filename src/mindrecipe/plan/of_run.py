@@ -55,7 +55,7 @@ def job_of(config: RunConfig, family: Family, hardware: Hardware, devices: int) 
             states(config.amp, config.optimizer.type, accumulates=layout.pipeline > 1 or layout.micro_batches > 1),
             whole_embedding=family.name == "llama" and not config.model.extra.get("parallel_optimizer", False),
         ),
-        recompute=recompute_of(config.recompute, family, bool(config.model.use_flash_attention)),
+        recompute=recompute_of(config.recompute, family, bool(config.model.use_flash_attention), config.parallel.pipeline_interleave),
         compute=config.amp.compute_dtype or "float32",
         framework=_mcore(config.model) if mcore else MINDSPORE,
     )
@@ -130,7 +130,7 @@ def states(amp: AmpConfig, optimizer: str, accumulates: bool) -> States:
     )
 
 
-def recompute_of(given: RecomputeConfig, family: Family, flash: bool) -> Recompute:
+def recompute_of(given: RecomputeConfig, family: Family, flash: bool, interleave: int = 1) -> Recompute:
     """What of a recompute policy is priced.
 
     mindformers marks selected operators in both architectures (LayerSetting), but in a dry run of the legacy Llama with flash attention
@@ -146,16 +146,19 @@ def recompute_of(given: RecomputeConfig, family: Family, flash: bool) -> Recompu
             policy = "none" if flash else "attention"
         elif not given.patterns or set(own) <= set(given.patterns):
             policy = "selective" if given.policy == "selective" else "attention"
-    whole = _numbers(given.layers) if given.policy == "per_stage" else None
-    return Recompute(policy=policy, full_layers=whole, slice_kept=given.recompute_slice_activation)
+    whole, chunks = _numbers(given.layers, interleave) if given.policy == "per_stage" else (None, None)
+    return Recompute(policy=policy, full_layers=whole, full_chunks=chunks, slice_kept=given.recompute_slice_activation)
 
 
-def _numbers(layers: list[Any] | None) -> tuple[int, ...]:
-    if layers is None:
-        return ()
-    if not all(isinstance(count, int) for count in layers):
-        raise CannotPrice(f"recompute.layers={layers}: layers of each chunk are not priced, a number a stage is")
-    return tuple(layers)
+def _numbers(layers: list[Any] | None, chunks: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...] | None]:
+    """recompute.layers as (of each stage, of each stage in each chunk)."""
+    given = layers or []
+    if all(isinstance(count, int) for count in given):
+        return tuple(given), None
+    rows = [row for row in given if isinstance(row, list) and len(row) == len(given[0]) and all(isinstance(count, int) for count in row)]
+    if len(rows) < len(given) or len(rows) != chunks:
+        raise CannotPrice(f"recompute.layers={layers} is neither a number a stage, nor a row of them for each of {chunks} chunks")
+    return tuple(sum(column) for column in zip(*rows, strict=True)), tuple(map(tuple, rows))
 
 
 def _layout(config: RunConfig, devices: int) -> Layout:
