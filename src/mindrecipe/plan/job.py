@@ -206,6 +206,8 @@ def validate(job: Job) -> None:
             raise CannotPrice(f"{name} is {count}: it must be at least 1")
     if d.heads % lay.tensor_parallel:
         raise CannotPrice(f"tensor_parallel {lay.tensor_parallel} does not divide {d.heads} heads")
+    if d.heads % d.kv_heads:
+        raise CannotPrice(f"{d.kv_heads} key/value heads do not divide {d.heads} heads")
     if d.seq % lay.context_parallel:
         raise CannotPrice(f"context_parallel {lay.context_parallel} does not divide a sequence of {d.seq}")
     if lay.pipeline * lay.interleave > d.layers and lay.layers_of_stages is None:
