@@ -41,24 +41,28 @@ def tensors(job: Job, moe: bool) -> dict[str, float]:
     stream = tokens * d.hidden / between
     gathered = tokens * d.hidden if f.gathers_norms else stream
     residual = f.residual or s.activation
-    query, key = d.heads * d.head_dim, d.kv_heads * d.head_dim
+    query, key, value = d.widths
+    output = d.heads * (d.latent.value if d.latent else d.head_dim)
     kept = {
         "layer_input": residual * stream,
         "attention_norm": s.activation * gathered,
-        "query_key_value": s.activation * tokens * (query + 2 * key) / t,
-        "attention_core": tokens * (f.attention_outputs * s.activation * query + f.softmax_statistics * d.heads) / t,
+        "query_key_value": s.activation * tokens * (query + key + value) / t,
+        "attention_core": tokens * (f.attention_outputs * s.activation * output + f.softmax_statistics * d.heads) / t,
         "residual": residual * stream,
         "feed_forward_norm": s.activation * gathered,
     }
     if f.norm_kept:
         kept["norm_copies"] = 2 * f.norm_kept * gathered
-    if f.head_norms:
+    if d.latent:
+        ranks = d.latent.query_rank + d.latent.key_rank
+        kept["latent"] = s.activation * tokens * ranks + (f.head_norms or s.activation) * tokens * (ranks + d.latent.position) / between
+    elif f.head_norms:
         kept["head_norms"] = f.head_norms * tokens * (query + key) / t
     if not d.flash:
         # softmax output, and with dropout its mask and result: 5 a s^2 b (2 + 1 + 2 bytes); the context stays as it is
         per_score = 2 * s.activation + 1 if d.dropout else s.activation
         kept["scores"] = per_score * d.heads * tokens * d.seq / t
-        kept["attention_core"] = tokens * s.activation * query / t
+        kept["attention_core"] = tokens * s.activation * output / t
     if d.dropout:
         kept["dropout_masks"] = 2 * stream
     width = d.feed_forward if not moe else d.experts_per_token * d.expert_width + d.shared_width

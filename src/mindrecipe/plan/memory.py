@@ -183,17 +183,18 @@ def _kept(job: Job, stage: int, layers: list[tuple[LayerKind, int]]) -> tuple[di
 def _in_flight(job: Job, stage: int, layers: list[tuple[LayerKind, int]]) -> list[tuple[LayerKind, float, float, int]]:
     """Layers x micro batches in flight of each kind: those that are recomputed whole, and the others; and how many the others are."""
     if job.recompute.full_layers is None and len(layers) == 1:
-        alive, full = stages.in_flight(job, stage), job.recompute.policy == "full"
-        return [(kind, alive * count, 0.0, 0) if full else (kind, 0.0, alive * count, count) for kind, count in layers]
+        alive, everything = stages.in_flight(job, stage), job.recompute.policy == "full"
+        return [(kind, alive * count, 0.0, 0) if everything else (kind, 0.0, alive * count, count) for kind, count in layers]
     found = []
     left = [count for _, count in layers]
     # a chunk recomputes its first layers; dense layers come first in a model with experts
     for alive, held, full in zip(stages.alive(job, stage), _held(job, stage), activations.full_of_chunks(job, stage), strict=True):
+        room, again = held, full
         for place, (kind, _) in enumerate(layers):
-            count = min(left[place], held)
-            whole = min(count, full)
+            count = min(left[place], room)
+            whole = min(count, again)
             found.append((kind, float(alive * whole), float(alive * (count - whole)), count - whole))
-            left[place], held, full = left[place] - count, held - count, full - whole
+            left[place], room, again = left[place] - count, room - count, again - whole
     return found
 
 

@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 from mindrecipe.config.schema import AmpConfig, ModelConfig, RecomputeConfig, RunConfig
+from mindrecipe.models import mcore
 from mindrecipe.models.family import Family, dims_of_attention, feed_forward_of
 from mindrecipe.models.hardware import Hardware
 from mindrecipe.plan.framework import MINDSPORE, MINDSPORE_MCORE, Framework
@@ -22,7 +23,7 @@ from mindrecipe.plan.offsets import layers_of_stages
 _SCHEDULES: dict[str | None, Schedule] = {None: "1f1b", "1f1b": "1f1b", "gpipe": "gpipe", "zero_bubble_v": "zero_bubble_v"}
 _EXPERTS = ("num_experts", "n_routed_experts", "expert_num")
 _VISITED = ("num_experts_per_tok", "moe_router_topk", "num_experts_chosen")
-#: keys of a model_config -> a part of the model that its parameters and activations are not counted for
+#: keys of a legacy model_config -> a part of the model that its parameters and activations are not counted for
 _UNCOUNTED = {
     "kv_lora_rank": "latent attention",
     "q_lora_rank": "latent attention",
@@ -73,9 +74,11 @@ def _mcore(model: ModelConfig) -> Framework:
 
 def dimensions(model: ModelConfig, family: Family) -> Dimensions:
     """A completed model's dimensions: parameters.model of them is the family's count exactly. CannotPrice for parts not counted."""
-    heads, kv_heads, head_dim = dims_of_attention(model)
     extra: dict[str, Any] = model.extra
     custom = model.family == "custom"
+    if custom and family.architecture == "mcore":
+        return _mcore_dimensions(model, family)
+    heads, kv_heads, head_dim = dims_of_attention(model)
     uncounted = next((key for key in _UNCOUNTED if custom and isinstance(extra.get(key), int) and extra[key] > 0), None)
     if uncounted:
         raise CannotPrice(f"model.extra.{uncounted}={extra[uncounted]}: {_UNCOUNTED[uncounted]} of this custom model are not priced")
@@ -103,6 +106,37 @@ def dimensions(model: ModelConfig, family: Family) -> Dimensions:
         experts_per_token=visited if experts else 0,
         expert_width=width if experts else 0,
         router=not custom,
+        flash=bool(model.use_flash_attention),
+    )
+
+
+def _mcore_dimensions(model: ModelConfig, family: Family) -> Dimensions:
+    if not family.parameters(model):
+        raise CannotPrice("model.keys does not tell num_layers, hidden_size, num_heads and vocab_size of this custom model")
+    try:
+        parts = mcore.parts_of(model)
+    except mcore.NotCounted as fault:
+        raise CannotPrice(str(fault)) from fault
+    heads, kv_heads, head_dim = dims_of_attention(model)
+    return Dimensions(
+        layers=model.num_layers,
+        hidden=model.hidden_size,
+        heads=heads,
+        kv_heads=heads if parts.latent else kv_heads,
+        head_dim=parts.latent.head if parts.latent else head_dim,
+        feed_forward=feed_forward_of(model),
+        vocab=model.vocab_size,
+        seq=model.seq_length,
+        tied=model.tie_word_embeddings,
+        norms=2 * model.hidden_size + parts.norms,
+        final_norm=model.hidden_size,
+        experts=parts.experts,
+        experts_per_token=parts.visited,
+        expert_width=parts.expert_width,
+        shared_width=parts.shared_width,
+        shared_gate=parts.shared_gate,
+        dense_layers=parts.dense_layers,
+        latent=parts.latent,
         flash=bool(model.use_flash_attention),
     )
 

@@ -1,8 +1,8 @@
 """The best layouts of a model on so many devices: exact and complete within the stated space, by branch and bound.
 
 Bounds prune: weights and optimizer state alone (no layout of a mesh holds less); the matrix multiplications with the bubble alone, and
-all that the first stage does without communication (no step is shorter). A layout that is left is priced in full. Every layout of the space is counted: as ranked, or in the class it
-fell out with.
+all that the first stage does without communication (no step is shorter). A layout that is left is priced in full. Every layout of the
+space is counted: as ranked, or in the class it fell out with.
 """
 
 from __future__ import annotations

@@ -96,7 +96,9 @@ def number(text: str) -> float | None:
     text = text.strip().replace(",", "")
     if text.lower() in _NOTHING or out_of_memory(text):
         return None
-    found = re.fullmatch(r"[~≈]?\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)\s*(%|gi?b|[a-z]*flops?(?:/s)?|tok[a-z]*/s.*|\(.*\))?", text, re.IGNORECASE)
+    found = re.fullmatch(
+        r"[~≈]?\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)\s*(%|gi?b|[a-z]*flops?(?:/s)?|tok[a-z]*/s.*|\(.*\))?", text, re.IGNORECASE
+    )
     if found is None:
         raise CannotPrice(f"{text!r} is no number")
     return float(found[1])
@@ -105,8 +107,13 @@ def number(text: str) -> float | None:
 def out_of_memory(text: str) -> bool:
     """Whether a cell says that a job ran out of memory."""
     lower = text.lower()
-    said = re.search(r"\booms?\b|\boom-?kill|out[- ]of[- ](device |gpu |cuda |npu |hbm )?memory|ran out of (gpu |device )?memory|does(n't| not) fit", lower)
-    return bool(said) and not re.search(r"(close to|before|no|without|not|avoids?|until|prevents?) (any )?(an )?(oom|out[- ]of[- ]memory)", lower)
+    said = re.search(
+        r"\booms?\b|\boom-?kill|out[- ]of[- ](device |gpu |cuda |npu |hbm )?memory|ran out of (gpu |device )?memory|does(n't| not) fit",
+        lower,
+    )
+    return bool(said) and not re.search(
+        r"(close to|before|no|without|not|avoids?|until|prevents?) (any )?(an )?(oom|out[- ]of[- ]memory)", lower
+    )
 
 
 def parameters(text: str, model: str) -> float | None:
