@@ -159,3 +159,17 @@ def test_scores_of_unfused_attention_are_korthikanti_s() -> None:
     )
     s, h, a = dims.seq, dims.hidden, dims.heads
     assert sum(activations.tensors(job, False).values()) == pytest.approx(s * h * (34 + 5 * a * s / h), rel=0.01)
+
+
+def test_layers_recomputed_a_chunk() -> None:
+    """The early chunks wait for more micro batches: what they do not keep saves more; a number a stage goes to the chunks in turn."""
+    job = with_dims(laid(pipeline=2, micro_batches=8, interleave=2), layers=8)
+
+    def kept(chunks: tuple[tuple[int, ...], ...] | None, whole: tuple[int, ...]) -> float:
+        return memory.of_stage(replace(job, recompute=Recompute(full_layers=whole, full_chunks=chunks)), 0).items["activations"]
+
+    early, late = kept(((2, 2), (0, 0)), (2, 2)), kept(((0, 0), (2, 2)), (2, 2))
+    assert early < kept(None, (2, 2)) < late
+    assert kept(None, (2, 2)) == kept(((1, 1), (1, 1)), (2, 2)) and kept(None, (3, 2)) == kept(((2, 1), (1, 1)), (3, 2))
+    assert kept(((9, 9), (9, 9)), (18, 18)) == memory.of_stage(replace(job, recompute=Recompute(policy="full")), 0).items["activations"]
+    assert kept(((0, 0), (0, 0)), (0, 0)) == memory.of_stage(job, 0).items["activations"]

@@ -115,6 +115,11 @@ class Layout:
         return max(1, self.data_parallel * self.context_parallel * self.tensor_parallel // self.expert_parallel)
 
     @property
+    def spread_shards(self) -> int:
+        """Devices that share the optimizer state of a weight which tensor parallelism does not split."""
+        return self.shard_size or self.data_parallel * self.context_parallel * self.tensor_parallel
+
+    @property
     def devices(self) -> int:
         return self.data_parallel * self.tensor_parallel * self.context_parallel * self.pipeline
 

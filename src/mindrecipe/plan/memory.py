@@ -94,33 +94,36 @@ def layer_kinds(job: Job) -> tuple[LayerKind, LayerKind | None]:
     return found[0], found[1] if len(found) > 1 else None
 
 
-def states(job: Job, count: float, table: float = 0.0, experts: float = 0.0) -> dict[str, float]:
-    """Static bytes of ``count`` parameters on a rank, ``experts`` of them experts', and an embedding ``table`` beside them, by item."""
+def states(job: Job, count: float, table: float = 0.0, experts: float = 0.0, spread: float = 0.0) -> dict[str, float]:
+    """Static bytes of ``count`` parameters on a rank by item, and of an embedding ``table`` beside them.
+
+    ``experts`` of them are experts', ``spread`` lie whole on each rank and are shared by all devices of a stage.
+    """
     s = job.states
-    zero = [sharded(job, count, table, experts, level) for level in (1, 2, 3)]
+    zero = [sharded(job, count, table, experts, level, spread) for level in (1, 2, 3)]
     return {
         "parameters": s.weight * zero[0 if s.weights_follow else 2],
         "gradients": s.gradient * zero[1],
         "fp32 masters": (s.master + s.step_copy) * zero[0],
         "optimizer state": s.moments * zero[0],
-        "working copies": s.working * sharded(job, count, 0.0, experts, 3),
+        "working copies": s.working * sharded(job, count, 0.0, experts, 3, spread),
     }
 
 
-def sharded(job: Job, count: float, table: float, experts: float, level: int) -> float:
+def sharded(job: Job, count: float, table: float, experts: float, level: int, spread: float = 0.0) -> float:
     """What a rank keeps of parameters (as for :func:`states`) where ZeRO's ``level`` (1 optimizer, 2 gradients, 3 weights) shares them."""
     lay = job.layout
     if {"none": 0, "optimizer": 1, "gradients": 2, "full": 3}[lay.sharding] < level:
         return count + table
     whole = table if job.states.whole_embedding else 0.0
-    return (count + table - whole - experts) / lay.shards + experts / lay.expert_shards + whole
+    return (count + table - whole - experts - spread) / lay.shards + experts / lay.expert_shards + spread / lay.spread_shards + whole
 
 
 def static(job: Job, stage: int) -> tuple[float, dict[str, float]]:
     """Parameters on a rank of ``stage``, and the bytes of what it holds of them whatever the micro batch, by item."""
     found = parameters.of_stage(job, stage)
     held, table = found.per_rank(job.layout), table_of(job, stage)
-    return held, states(job, held - table, table, found.experts_per_rank(job.layout))
+    return held, states(job, held - table, table, found.experts_per_rank(job.layout), found.spread(job.layout))
 
 
 def table_of(job: Job, stage: int) -> float:
@@ -225,12 +228,13 @@ def _late_gradients(items: dict[str, float]) -> None:
 
 def _update(job: Job, stage: int, held: float) -> update.Update:
     """The update of ``held`` parameters on a rank of ``stage``."""
-    experts, table = parameters.of_stage(job, stage).experts_per_rank(job.layout), table_of(job, stage)
+    found, table = parameters.of_stage(job, stage), table_of(job, stage)
+    experts, spread = found.experts_per_rank(job.layout), found.spread(job.layout)
     largest = parameters.largest(job.dims, job.layout, stage)
     return update.of_stage(
         job,
         every=held,
-        updated=sharded(job, held - table, table, experts, 1),
+        updated=sharded(job, held - table, table, experts, 1, spread),
         table=sharded(job, 0.0, table, 0.0, 1),
         largest=largest if job.layout.sharding == "none" else largest / job.layout.shards,
         ends=0 < stage == parameters.last_stage(job.layout),
@@ -261,6 +265,6 @@ def by_layer(job: Job) -> list[LayerMemory]:
             held = parameters.layer(job.dims, moe)
             count, experts = held.per_rank(job.layout), held.experts_per_rank(job.layout)
             kept = alive * activations.of_layer(job, moe, policy).total
-            size = sum(states(job, count, experts=experts).values())
+            size = sum(states(job, count, experts=experts, spread=held.spread(job.layout)).values())
             found.append(LayerMemory(index, "experts" if moe else "dense", stage, policy, count, size, kept))
     return sorted(found, key=lambda layer: layer.index)

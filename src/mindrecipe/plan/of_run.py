@@ -195,6 +195,11 @@ def _numbers(layers: list[Any] | None, chunks: int) -> tuple[tuple[int, ...], tu
     return tuple(sum(column) for column in zip(*rows, strict=True)), tuple(map(tuple, rows))
 
 
+def _shares(size: int | None, replicas: int) -> bool:
+    """Whether MindSpore shards over groups of ``size``; else all replicas share (rules/optimizer_parallel.py)."""
+    return size is not None and size > 1 and replicas % size == 0
+
+
 def _layout(config: RunConfig, devices: int) -> Layout:
     p, m = config.parallel, config.model
     if p.mode == "auto":
@@ -219,6 +224,6 @@ def _layout(config: RunConfig, devices: int) -> Layout:
         schedule=_SCHEDULES[p.pipeline_scheduler],
         layers_of_stages=tuple(tuple(row) for row in held) if held else None,
         sharding="optimizer" if p.optimizer_parallel else "none",
-        shard_size=p.optimizer_weight_shard_size,
+        shard_size=p.optimizer_weight_shard_size if _shares(p.optimizer_weight_shard_size, p.data_parallel or 1) else None,
         split_vocabulary=not p.vocab_emb_dp,
     )

@@ -59,6 +59,10 @@ class Parameters:
         shared = self.shared / (tensor if layout.expert_tensor else 1)
         return self.split / tensor + self.experts_per_rank(layout) + self.copied + shared + vocabulary
 
+    def spread(self, layout: Layout) -> float:
+        """What of it lies whole on each rank and is shared by all devices of a stage where states are sharded: mcore's copied matrices."""
+        return 0.0 if layout.expert_tensor else float(self.copied + self.shared)
+
     def experts_per_rank(self, layout: Layout) -> float:
         """What of it are experts."""
         return self.expert / (layout.expert_parallel * (layout.tensor_parallel if layout.expert_tensor else 1))
