@@ -12,7 +12,7 @@ from mends import quick
 from mindrecipe.config.schema import ModelConfig
 from mindrecipe.models.family import family_of, matmul_parameters
 from mindrecipe.models.family import flops_per_token as flops_of_family
-from mindrecipe.plan import flops, memory, parameters, stages
+from mindrecipe.plan import flops, parameters, shares, stages
 from mindrecipe.plan.job import Dimensions, Job
 from mindrecipe.plan.of_run import dimensions as dimensions_of
 from plan.jobs import JOB, NPU, SMALL, dimensions, jobs
@@ -110,7 +110,7 @@ def test_what_mindformers_splits_otherwise() -> None:
     experts = parameters.layer(dims, True).expert
     assert parameters.layer(dims, True).experts_per_rank(layout) == experts / 2
     assert layout.expert_shards == 2 and replace(layout, expert_parallel=4).expert_shards == 1
-    assert memory.sharded(replace(JOB, dims=dims, layout=layout), experts / 2, 0.0, experts / 2, 1) == experts / 4
+    assert shares.kept(replace(JOB, dims=dims, layout=layout), shares.Held(experts=experts / 2), 1) == experts / 4
 
 
 @given(jobs())
@@ -125,3 +125,25 @@ def test_the_parts_of_a_token(dims: Dimensions) -> None:
     job = Job(dims=dims, device=NPU)
     assert 0 < parameters.active(dims) <= parameters.model(replace(dims, tied=False))
     assert flops.hardware_flops(job) == flops.model_flops(dims)
+
+
+def test_rows_that_do_not_divide_stay_whole_on_each_replica() -> None:
+    """MindSpore's parallel optimizer; weights of 2816 rows over 512 replicas do not divide, those of 1024 do. Others share one flat buffer."""
+    by_rows = replace(
+        JOB, states=replace(JOB.states, weights_follow=True), layout=replace(JOB.layout, data_parallel=512, tensor_parallel=1)
+    )
+    sharded = replace(by_rows, layout=replace(by_rows.layout, sharding="optimizer"))
+    held = shares.of_layer(sharded, False)
+    assert held.whole == 2 * 1024 * 2816 and held.total == parameters.layer(SMALL, False).total
+    assert shares.kept(sharded, held, 1) == held.whole + held.common / 512
+    assert shares.of_table(sharded, 0).whole == 32000 * 1024 and shares.of_stage(sharded, 1).whole > 32000 * 1024
+    flat = replace(sharded, states=JOB.states)
+    assert shares.of_layer(flat, False).whole == 0 == shares.of_layer(by_rows, False).whole
+
+
+@given(jobs())
+def test_who_shares_a_stage_holds_it(job: Job) -> None:
+    for stage in range(job.layout.pipeline):
+        held = shares.of_stage(job, stage) + shares.of_table(job, stage)
+        assert held.total == pytest.approx(parameters.of_stage(job, stage).per_rank(job.layout))
+        assert min(held.common, held.experts, held.spread, held.whole) >= -1e-6

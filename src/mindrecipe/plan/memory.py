@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mindrecipe.plan import activations, parameters, stages, update
+from mindrecipe.plan import activations, parameters, shares, stages, update
 from mindrecipe.plan.job import Job, validate
+from mindrecipe.plan.shares import Held
 
 GIB = 2.0**30
 
@@ -94,41 +95,23 @@ def layer_kinds(job: Job) -> tuple[LayerKind, LayerKind | None]:
     return found[0], found[1] if len(found) > 1 else None
 
 
-def states(job: Job, count: float, table: float = 0.0, experts: float = 0.0, spread: float = 0.0) -> dict[str, float]:
-    """Static bytes of ``count`` parameters on a rank by item, and of an embedding ``table`` beside them.
-
-    ``experts`` of them are experts', ``spread`` lie whole on each rank and are shared by all devices of a stage.
-    """
+def states(job: Job, held: Held, table: Held) -> dict[str, float]:
+    """Static bytes of what a rank holds by item, and of an embedding ``table`` beside it."""
     s = job.states
-    zero = [sharded(job, count, table, experts, level, spread) for level in (1, 2, 3)]
+    zero = [shares.kept(job, held + table, level) for level in (1, 2, 3)]
     return {
         "parameters": s.weight * zero[0 if s.weights_follow else 2],
         "gradients": s.gradient * zero[1],
         "fp32 masters": (s.master + s.step_copy) * zero[0],
         "optimizer state": s.moments * zero[0],
-        "working copies": s.working * sharded(job, count, 0.0, experts, 3, spread),
+        "working copies": s.working * shares.kept(job, held, 3),
     }
-
-
-def sharded(job: Job, count: float, table: float, experts: float, level: int, spread: float = 0.0) -> float:
-    """What a rank keeps of parameters (as for :func:`states`) where ZeRO's ``level`` (1 optimizer, 2 gradients, 3 weights) shares them."""
-    lay = job.layout
-    if {"none": 0, "optimizer": 1, "gradients": 2, "full": 3}[lay.sharding] < level:
-        return count + table
-    whole = table if job.states.whole_embedding else 0.0
-    return (count + table - whole - experts - spread) / lay.shards + experts / lay.expert_shards + spread / lay.spread_shards + whole
 
 
 def static(job: Job, stage: int) -> tuple[float, dict[str, float]]:
     """Parameters on a rank of ``stage``, and the bytes of what it holds of them whatever the micro batch, by item."""
-    found = parameters.of_stage(job, stage)
-    held, table = found.per_rank(job.layout), table_of(job, stage)
-    return held, states(job, held - table, table, found.experts_per_rank(job.layout), found.spread(job.layout))
-
-
-def table_of(job: Job, stage: int) -> float:
-    """Parameters of the embedding on a rank of ``stage``."""
-    return parameters.embedding(job.dims).per_rank(job.layout) if stage == 0 else 0.0
+    held, table = shares.of_stage(job, stage), shares.of_table(job, stage)
+    return held.total + table.total, states(job, held, table)
 
 
 def of_stage(job: Job, stage: int, layers: tuple[LayerKind, LayerKind | None] | None = None) -> StageMemory:
@@ -153,7 +136,7 @@ def of_stage(job: Job, stage: int, layers: tuple[LayerKind, LayerKind | None] | 
     step = _update(job, stage, held) if f.graph_update else None
     at_loss = peak - kept + f.transient_gradient * vocabulary + (step.decayed_first if step else 0)
     in_layer = again + f.layer_workspace * whole + f.transient_gradient * (largest + (vocabulary if first and not last else 0))
-    gathered = f.gathers_table * table_of(job, stage) if lay.sharding != "none" and not job.states.whole_embedding else 0.0
+    gathered = f.gathers_table * shares.of_table(job, stage).total if lay.sharding != "none" and not job.states.whole_embedding else 0.0
     in_layer += max(step.decayed, gathered) if step else 0
     items["workspace"] = max(at_loss, in_layer) + _gathered(job, largest)
     items["communication"] = 2 * stream * ((not first) + (not last)) if lay.pipeline > 1 else 0.0
@@ -228,15 +211,13 @@ def _late_gradients(items: dict[str, float]) -> None:
 
 def _update(job: Job, stage: int, held: float) -> update.Update:
     """The update of ``held`` parameters on a rank of ``stage``."""
-    found, table = parameters.of_stage(job, stage), table_of(job, stage)
-    experts, spread = found.experts_per_rank(job.layout), found.spread(job.layout)
-    largest = parameters.largest(job.dims, job.layout, stage)
+    table = shares.kept(job, shares.of_table(job, stage), 1)
     return update.of_stage(
         job,
         every=held,
-        updated=sharded(job, held - table, table, experts, 1, spread),
-        table=sharded(job, 0.0, table, 0.0, 1),
-        largest=largest if job.layout.sharding == "none" else largest / job.layout.shards,
+        updated=shares.kept(job, shares.of_stage(job, stage), 1) + table,
+        table=table,
+        largest=shares.largest(job, stage),
         ends=0 < stage == parameters.last_stage(job.layout),
     )
 
@@ -262,9 +243,8 @@ def by_layer(job: Job) -> list[LayerMemory]:
         for index, (alive, full) in zip(indices, place, strict=True):
             moe = parameters.is_moe(job.dims, index)
             policy = "full" if full else activations.rest_policy(job)
-            held = parameters.layer(job.dims, moe)
-            count, experts = held.per_rank(job.layout), held.experts_per_rank(job.layout)
+            held = shares.of_layer(job, moe)
             kept = alive * activations.of_layer(job, moe, policy).total
-            size = sum(states(job, count, experts=experts, spread=held.spread(job.layout)).values())
-            found.append(LayerMemory(index, "experts" if moe else "dense", stage, policy, count, size, kept))
+            size = sum(states(job, held, Held()).values())
+            found.append(LayerMemory(index, "experts" if moe else "dense", stage, policy, held.total, size, kept))
     return sorted(found, key=lambda layer: layer.index)

@@ -158,18 +158,6 @@ def of_stage(job: Job, stage: int) -> Parameters:
     return held
 
 
-def largest(dims: Dimensions, layout: Layout, stage: int) -> float:
-    """Elements of the largest matrix on a rank of ``stage``, the embedding aside."""
-    tensor = layout.tensor_parallel
-    found = [dims.hidden * dims.feed_forward / tensor]
-    if dims.experts:
-        each = (dims.feed_forward_matrices - 1) * dims.hidden * dims.expert_width * dims.experts
-        found.append(each / layout.expert_parallel / (tensor if layout.expert_tensor else 1))
-    if stage == last_stage(layout):
-        found.append(head(dims).vocabulary / (tensor if layout.split_vocabulary else 1))
-    return max(found)
-
-
 def last_stage(layout: Layout) -> int:
     """The stage that computes the loss: in the V of zero-bubble it is the first again."""
     return 0 if layout.schedule == "zero_bubble_v" else layout.pipeline - 1

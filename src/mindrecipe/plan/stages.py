@@ -20,7 +20,9 @@ def rows(job: Job) -> tuple[tuple[int, ...], ...]:
         given = layout.layers_of_stages
         if sum(map(sum, given)) != dims.layers or any(len(row) != layout.pipeline for row in given) or min(map(min, given)) < 0:
             told = "; ".join(", ".join(map(str, row)) for row in given)
-            raise CannotPrice(f"the stages hold {told} layers (model.offset), which is no split of {dims.layers} over {layout.pipeline} stages")
+            raise CannotPrice(
+                f"the stages hold {told} layers (model.offset), which is no split of {dims.layers} over {layout.pipeline} stages"
+            )
         return given
     return even(dims.layers, layout.pipeline, chunks(job))
 
