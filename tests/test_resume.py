@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from mends import quick
 from mindrecipe.checkpoints import manifest
 from mindrecipe.data.spec import DataFacts
 from mindrecipe.errors import UserError
-from mindrecipe.execute import resume_command
+from mindrecipe.execute import _require_dir, resume_command
 from mindrecipe.launch.claim import Claim
 from mindrecipe.lower import Place
 from mindrecipe.resume import again, decide, earlier_runs
@@ -245,15 +246,75 @@ def test_a_broken_newest_is_passed_over_and_said(here: Path) -> None:
     broken.write_bytes(broken.read_bytes()[:100])
     start = decide(ready("checkpoint.resume=old").derived)
     assert start.resume is not None and start.resume.step == 10
-    assert start.said[1].startswith("passed over x_rank_0-1_20.ckpt: ")
+    assert start.said[1].startswith("passed over x_rank_0-1_20.ckpt (it ends at byte 100")
     (here / "old/checkpoint/rank_0/x_rank_0-1_10.ckpt").unlink()
     with pytest.raises(UserError, match="no complete checkpoint under .*not whole: x_rank_0-1_20.ckpt"):
         decide(ready("checkpoint.resume=old").derived)
 
 
+def finished(run: Run, path: Path, step: int) -> Path:
+    """As the worker saves it: with a manifest. The file."""
+    folder = saved(run, path, step) / "checkpoint"
+    file = folder / f"rank_0/x_rank_0-1_{step}.ckpt"
+    manifest.begin(folder)
+    manifest.write(folder, manifest.make(folder, [file], step=step, rank=0, world=1))
+    return file
+
+
+def change_a_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("word", ["auto", "must", "10"])
+@pytest.mark.parametrize("damage", [change_a_byte, lambda path: os.truncate(path, 100)], ids=["byte", "cut"])
+def test_where_a_run_has_nothing_whole_an_earlier_one_is_taken_and_it_is_said(
+    here: Path, word: str, damage: Callable[[Path], None]
+) -> None:
+    run = ready("run.dir=exp1")
+    good = finished(run, here / "exp1", 10)
+    bad = finished(run, here / "exp1-2", 10)
+    os.utime(here / "exp1" / LOCK, (1000, 1000))
+    damage(bad)
+    start = decide(ready("run.dir=exp1", f"checkpoint.resume={word}").derived)
+    assert start.continues == here / "exp1" and str(good) in start.said[0]
+    assert word == "10" or f"in {bad.parent}" in start.said[1]
+    damage(good)
+    with pytest.raises(UserError, match="no (complete checkpoint under|earlier run has)"):  # never from scratch, unasked
+        decide(ready("run.dir=exp1", f"checkpoint.resume={word}").derived)
+
+
+def test_what_a_killed_process_left_of_its_first_checkpoint_is_none(here: Path) -> None:
+    file = finished(ready(), here / "exp1", 10)
+    os.truncate(file, 100)
+    (here / "exp1/checkpoint/manifests/00000010.rank_0.json").unlink()
+    start = decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived)
+    assert start.resume is None and start.replaces == here / "exp1"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"files": {}}', '{"files": {"a": 1}}'])
+def test_a_manifest_that_can_not_be_read_is_told_and_its_files_stay(here: Path, content: str) -> None:
+    for step in (10, 20):
+        file = finished(ready(), here / "old", step)
+    (here / "old/checkpoint/manifests/00000020.rank_0.json").write_text(content)
+    start = decide(ready("checkpoint.resume=old").derived)
+    assert start.resume is not None and start.resume.step == 10
+    assert "passed over x_rank_0-1_20.ckpt (00000020.rank_0.json can't be read)" in start.said[1]
+    assert manifest.remove_half_written(here / "old/checkpoint") == [] and file.exists()
+
+
+def test_a_step_of_a_run_dir_that_exists_is_no_collision(here: Path) -> None:
+    saved(ready(), here / "exp1", 10)
+    _require_dir(ready("run.dir=exp1", "checkpoint.resume=10"))
+    with pytest.raises(UserError, match="exists: a run never writes into another one's"):
+        _require_dir(ready("run.dir=exp1", "checkpoint.resume=never"))
+
+
 @pytest.mark.parametrize(
     "overrides, says, mend",
     [
+        (("checkpoint.resume=autp",), "checkpoint.resume=autp does not exist", "checkpoint.resume=auto or "),
         (("checkpoint.resume=nowhere",), "checkpoint.resume=nowhere does not exist", "run directory or checkpoint folder"),
         (("checkpoint.resume=empty",), "no complete checkpoint under", "checkpoint.resume=never"),
         (("checkpoint.load=nowhere",), "nowhere does not exist", "a checkpoint file"),

@@ -181,7 +181,8 @@ def _require_dir(run: Run) -> None:
             f"with launch.nodes={config.launch.nodes} every host needs the same run directory, and its default holds the time",
             mend="run.dir=<a folder, the same on every host>",
         )
-    if not config.launch.node_rank and config.checkpoint.resume not in ("auto", "must"):
+    goes_on = config.checkpoint.resume in ("auto", "must") or config.checkpoint.resume.isdigit()  # beside an earlier run of run.dir
+    if not config.launch.node_rank and not goes_on:
         choose_dir(run.derived)
 
 
