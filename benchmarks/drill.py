@@ -39,7 +39,9 @@ def main() -> int:
         told = f"{len(rows) - 1:>4} {row.fault:<10} at step {row.at:<3} lost {row.lost or 0}, recovered in {recovered}"
         print(told, "identical" if row.identical else f"FAILED: {row.problem}", sep=", ", flush=True)
     straight, *broken = rows
-    print(f"{len(broken)} kills in {(time.monotonic() - began) / 60:.0f} min, {sum(row.identical for row in broken)} recovered and identical")
+    print(
+        f"{len(broken)} kills in {(time.monotonic() - began) / 60:.0f} min, {sum(row.identical for row in broken)} recovered and identical"
+    )
     print(f"{'fault':<10}{'runs':>5}{'recovered':>11}{'identical':>11}{'lost steps':>12}{'recovered in (median)':>23}")
     for fault in sorted({row.fault for row in broken}):
         mine = [row for row in broken if row.fault == fault]
