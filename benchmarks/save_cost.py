@@ -33,7 +33,7 @@ def run(folder: Path, asked: argparse.Namespace) -> None:
     steps = asked.every * (2 * asked.pairs + 3) + asked.every - 1
     words = [*asked.overrides, f"schedule.total_steps={steps}", "evaluate=off", f"run.dir={folder}", "monitor.console=quiet"]
     words += ["checkpoint=steps", f"checkpoint.save_steps={asked.every}", "checkpoint.keep=2", "checkpoint.async_save=true"]
-    words += ["checkpoint.save_final=false", "run.imports=[alternate_saves]", f"native.callbacks.AlternateSaves.every={asked.every}"]
+    words += ["run.imports=[alternate_saves]", f"native.callbacks.AlternateSaves.every={asked.every}"]
     subprocess.run([str(Path(sys.executable).parent / "train"), *words], check=True, stdout=subprocess.DEVNULL, cwd=HERE)
 
 
