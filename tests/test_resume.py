@@ -167,14 +167,35 @@ def test_a_step_can_be_asked_for(here: Path) -> None:
     assert told.value.mend == "checkpoint.resume=20"
 
 
-def test_another_batch_size_keeps_the_place_in_the_data(here: Path) -> None:
+def saved_by_batches_of_8(path: Path, step: int) -> None:
+    """A run directory ``path`` with a checkpoint that knows its batch, as mindformers writes it."""
     run = ready("dataset.batch_size=8")
-    run.freeze(here / "exp1")
+    run.freeze(path)
     entries = [ckpt_entry(name, shape) for name, shape in shapes(run).items()]
-    entries += [ckpt_entry(name, (1,), "Int32", struct.pack("<i", value)) for name, value in (("step_num", 10), ("global_batch_size", 8))]
-    path = here / "exp1/checkpoint/rank_0/x_rank_0-1_10.ckpt"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join(entries))
+    entries += [ckpt_entry(name, (1,), "Int32", struct.pack("<i", value)) for name, value in (("step_num", step), ("global_batch_size", 8))]
+    file = path / f"checkpoint/rank_0/x_rank_0-1_{step}.ckpt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"".join(entries))
+
+
+@pytest.mark.parametrize(
+    ("batch", "step", "begins", "moved"),
+    [
+        (4, 130, 260, ""),  # 1000 rows are 125 batches of 8, 250 of 4, 142 of 7
+        (7, 130, 148, "row 42 of epoch 2, where the checkpoint was at row 40 of epoch 2"),
+        (16, 11, 5, "row 80 of epoch 1, where the checkpoint was at row 88 of epoch 1"),
+    ],
+)
+def test_where_the_batches_of_another_size_end_elsewhere_it_is_said(here: Path, batch: int, step: int, begins: int, moved: str) -> None:
+    saved_by_batches_of_8(here / "exp1", step)
+    asked = ready(f"dataset.batch_size={batch}", "checkpoint.resume=exp1", "checkpoint.strict=false", "schedule.total_steps=1000")
+    start = decide(asked.derived)
+    assert start.resume is not None and start.resume.step == begins
+    assert (moved in start.said[0]) and (bool(moved) == ("batches end elsewhere" in start.said[0]))
+
+
+def test_another_batch_size_keeps_the_place_in_the_data(here: Path) -> None:
+    saved_by_batches_of_8(here / "exp1", 10)
     asked = ready("dataset.batch_size=4", "checkpoint.resume=exp1", "checkpoint.strict=false")
     start = decide(asked.derived)
     assert start.resume is not None and start.resume.step == 20
@@ -368,7 +389,8 @@ def test_a_damaged_run_directory_is_told(here: Path, file: str, content: str) ->
     with pytest.raises(UserError, match="can't be read") as told:
         decide(ready("checkpoint.resume=old").derived)
     assert told.value.mend and "checkpoint.strict=false" in told.value.mend
-    assert decide(ready("checkpoint.resume=old", "checkpoint.strict=false").derived).resume is not None
+    for batch in (8, 4):
+        assert decide(ready("checkpoint.resume=old", "checkpoint.strict=false", f"dataset.batch_size={batch}").derived).resume is not None
 
 
 def test_a_lock_of_an_earlier_version_without_a_key(here: Path) -> None:
