@@ -107,6 +107,14 @@ def _of_step(derived: Derived, step: int, own: Path | None) -> Start:
     )
 
 
+def nothing_to_do(derived: Derived) -> Start | None:
+    """Where resume=auto or must finds the run finished, told without a look at where it would go on from else."""
+    if derived.config.checkpoint.resume not in ("auto", "must"):
+        return None
+    found = ((run, _finished(derived, run)) for run in earlier_runs(derived) if holder(run) is None)
+    return next((Start(said=(done,), finished=run) for run, done in found if done is not None), None)
+
+
 def _finished(derived: Derived, run: Path) -> str | None:
     """Whether ``run`` has trained all the steps that are asked for: what to tell then."""
     total, summary = derived.total_steps, RunFiles(path=run).summary()
