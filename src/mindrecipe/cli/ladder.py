@@ -9,6 +9,7 @@ import typer
 
 from mindrecipe.cli.console import stderr
 from mindrecipe.cli.experiment import finish
+from mindrecipe.cli.tables import make_folder
 from mindrecipe.errors import UserError
 from mindrecipe.judge import thresholds
 from mindrecipe.judge.experiments import ladder as experiment
@@ -20,7 +21,8 @@ def ladder(
         list[str],
         typer.Argument(metavar="WORD...", help='As for train, and vary="amp=O0,O2; dataset.prefetch_size=1,16".', show_default=False),
     ],
-    pairs: Annotated[int, typer.Option("--pairs", min=5, help="Pairs of turns of each rung.")] = 20,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Times that both sides of a rung are started anew.")] = 5,
+    pairs: Annotated[int, typer.Option("--pairs", min=5, help="Pairs of turns of a round.")] = 12,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Steps of one turn.")] = 5,
     threshold: Annotated[
         list[str] | None, typer.Option("--threshold", help="A tolerance, e.g. throughput=0.05.", show_default=False)
@@ -30,11 +32,13 @@ def ladder(
     ] = None,
 ) -> None:
     """Climb from a baseline: each change is measured in turns with the best so far, and kept when something is better beyond noise
-    and nothing is worse. The first value of each knob is the baseline's. The same command again goes on where it was stopped.
+    and nothing is worse. The first value of each knob is the baseline's. The same command again goes on after the last whole round.
+
+    Two processes of the same recipe differ by a few per cent as long as they live: a single round tells only large differences.
 
     \b
     Examples:
-      mindrecipe ladder +recipe=tiny_cpu vary="amp=O0,O2" --pairs 5 --steps 2
+      mindrecipe ladder +recipe=tiny_cpu vary="amp=O0,O2" --rounds 1 --pairs 5 --steps 2
       mindrecipe ladder +model=llama2_tiny vary="amp=O0,O2; recompute=none,attention; dataset.prefetch_size=1,16"
     """
     asked = [word.partition("=")[2] for word in words if word.startswith("vary=")]
@@ -42,8 +46,8 @@ def ladder(
         raise UserError("a ladder needs something to vary", mend='vary="amp=O0,O2; recompute=none,attention"')
     vary, shared = experiment.variables("; ".join(asked)), [word for word in words if not word.startswith("vary=")]
     folder = output or folder_of("ladder", [*words, str(pairs), str(steps)])
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     baseline, rungs = experiment.climb(
-        shared, vary, folder, tolerances=thresholds.parse(threshold or ()), pairs=pairs, steps=steps, told=stderr().print
+        shared, vary, folder, tolerances=thresholds.parse(threshold or ()), rounds=rounds, pairs=pairs, steps=steps, told=stderr().print
     )
     finish(folder, "ladder", experiment.COLUMNS, experiment.table(baseline, rungs))
