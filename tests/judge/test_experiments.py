@@ -29,6 +29,8 @@ FAKE = Path(__file__).with_name("fake_train.py")
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "COMMAND", (sys.executable, str(FAKE)))
+    for verb in ("bench", "grid", "ladder", "scale"):  # the stand-in's words are none of a recipe
+        monkeypatch.setattr(f"mindrecipe.cli.{verb}.require_readable", lambda trainings: None)
     monkeypatch.setenv("PYTHONPATH", f"{FAKE.parents[2] / 'src'}:{FAKE.parent}")
 
 
@@ -144,6 +146,25 @@ def test_wrong_grids(here: Path, mindrecipe: Callable[..., Any]) -> None:
     assert mindrecipe("grid", "batch_size=4").code == 2
     assert mindrecipe("grid", "batch_size=4,8", "dtype=float8").code == 2
     assert not (here / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bench", "tiny_cpu", "tiny_cp"),
+        ("grid", "+recipe=tiny_cpu", "batch_size=4,8", "model.layers=1,2"),
+        ("ladder", "+recipe=tiny_cpu", "vary=amp=O0,O2; amp.dtyp=float16,float32"),
+        ("scale", "+recipe=tiny_cpu", "schedule.total_step=3"),
+    ],
+)
+def test_words_that_no_training_can_read_are_told_before_any_is_started(
+    words: tuple[str, ...], here: Path, mindrecipe: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(training, "COMMAND", ("/nonexistent",))
+    done = mindrecipe(*words)
+    assert done.code == 2 and "mend:" in done.err and not list(here.rglob("*.log")), done.err
 
 
 def test_scaling_against_the_ideal(here: Path, mindrecipe: Callable[..., Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from mindrecipe.cli.console import stderr
+from mindrecipe.cli.experiment import require_readable
 from mindrecipe.cli.tables import make_folder, print_comparison, write_output
 from mindrecipe.errors import EXIT_OK
 from mindrecipe.judge import bench as measuring
@@ -52,6 +53,7 @@ def bench(
       mindrecipe bench "+model=llama2_tiny amp=O0" "+model=llama2_tiny amp=O2" --pairs 20 --rounds 5
     """
     tolerances = thresholds.parse(threshold or ())
+    require_readable([words_of(a), words_of(b)])
     folder = output or Path("runs") / "bench" / time.strftime("%Y%m%d-%H%M%S")
     console = stderr()
     make_folder(folder)

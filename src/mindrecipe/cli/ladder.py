@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from mindrecipe.cli.console import stderr
-from mindrecipe.cli.experiment import finish
+from mindrecipe.cli.experiment import finish, require_readable
 from mindrecipe.cli.tables import make_folder
 from mindrecipe.errors import UserError
 from mindrecipe.judge import thresholds
 from mindrecipe.judge.experiments import ladder as experiment
 from mindrecipe.judge.experiments.cells import folder_of
+from mindrecipe.judge.training import with_words
 
 
 def ladder(
@@ -45,6 +46,8 @@ def ladder(
     if not asked:
         raise UserError("a ladder needs something to vary", mend='vary="amp=O0,O2; recompute=none,attention"')
     vary, shared = experiment.variables("; ".join(asked)), [word for word in words if not word.startswith("vary=")]
+    best = experiment.baseline_of(shared, vary)
+    require_readable([best, *(with_words(best, f"{key}={value}") for key, values in vary.items() for value in values[1:])])
     folder = output or folder_of("ladder", [*words, str(pairs), str(steps)])
     make_folder(folder)
     baseline, rungs = experiment.climb(

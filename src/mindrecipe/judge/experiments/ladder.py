@@ -63,7 +63,7 @@ def climb(
     told: Callable[[str], None] = lambda _: None,
 ) -> tuple[Measured | None, list[Rung]]:
     """The baseline's figures, and a rung for each other value. Rounds that were measured before are not measured again."""
-    best = with_words(list(FEW), *words, *(f"{key}={values[0]}" for key, values in vary.items()))
+    best = baseline_of(words, vary)
     baseline: Measured | None = None
     rungs: list[Rung] = []
     for key, values in vary.items():
@@ -87,6 +87,11 @@ def climb(
             if kept:
                 best = candidate
     return baseline, rungs
+
+
+def baseline_of(words: Sequence[str], vary: Mapping[str, Sequence[str]]) -> list[str]:
+    """The words of the baseline's training."""
+    return with_words(list(FEW), *words, *(f"{key}={values[0]}" for key, values in vary.items()))
 
 
 def helps(found: Comparison) -> bool:
