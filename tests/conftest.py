@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     long = {item.path for item in items if item.get_closest_marker("e2e")}
     inside = {item.path for item in items if item.get_closest_marker("mindspore_inside")}
     items.sort(key=lambda item: 2 if item.path in inside else item.path not in long)
+
+
+# a shell's background jobs and nohup ignore these, and so would every program that the tests start and interrupt
+for _asked, _default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_asked) is signal.SIG_IGN:
+        signal.signal(_asked, _default)
 
 
 @pytest.fixture
