@@ -70,7 +70,7 @@ def test_dirty_data(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("".join(clean))
     (tmp_path / "heldout.txt").write_text("".join(clean[:10]))
     text = ("dataset=text", "dataset.files=[text.txt]", "dataset.heldout_files=[heldout.txt]", "dataset.tokenizer=bytes")
-    found = diagnose(run(tmp_path, *text, "model.num_layers=1", "model.vocab_size=320", "dataset.shuffle=false", steps=120))
+    found = diagnose(run(tmp_path, *text, "model.vocab_size=320", "dataset.shuffle=false", steps=120))
     assert named(found) == ["dirty_data"] and "read the rows of those steps" in of(found, "dirty_data").mend
 
 
