@@ -22,6 +22,7 @@ pytestmark = pytest.mark.e2e
 TRAIN = str(Path(sys.executable).parent / "train")
 #: compiled in a third of the time
 THIN = ("+model=llama2_tiny", "model.num_layers=1")
+TWO = ("+model=qwen3_tiny", "model.num_layers=1", "parallel=data", "launch.workers=2")
 FILES = {"config.yaml", "overrides.yaml", "mindformers.yaml", "lock.json", "metrics.jsonl", "summary.json", "logs", "checkpoint"}
 
 
@@ -75,7 +76,7 @@ def test_the_mcore_architecture_learns(tmp_path: Path) -> None:
 
 def test_two_ranks_through_msrun(tmp_path: Path) -> None:
     """Of the mcore architecture; of the other one: tests/docs, tests/drill, tests/worker."""
-    done = train(tmp_path, "+model=qwen3_tiny", "parallel=data", "launch.workers=2", "schedule.total_steps=6", "evaluate.max_batches=2")
+    done = train(tmp_path, *TWO, "schedule.total_steps=6", "evaluate.max_batches=2")
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = run_dirs(tmp_path)
     assert len(records(run)) == 6
