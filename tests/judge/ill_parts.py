@@ -19,16 +19,16 @@ def _rows(dataset_files: Any, shuffle: bool) -> Any:
 
 @MindFormerRegister.register(MindFormerModuleType.DATASET_LOADER)
 def SlowMindDataset(dataset_files: Any, shuffle: bool = False, **ignored: Any) -> Any:
-    """Every row takes its time, and none is made in stock while the graph is compiled, however long that takes: but for the first few,
-    rows wait for the first step.
+    """Every row takes its time, and the longer as long as nothing is trained: while the graph is compiled, however long that takes, few
+    are made in stock.
     """
     count, metrics = itertools.count(), Path(os.environ["LOCAL_DEFAULT_PATH"]) / "metrics.jsonl"
 
     def wait(row: Any) -> Any:
-        if next(count) >= 4:
-            while not (metrics.exists() and metrics.stat().st_size):
-                time.sleep(0.02)
-            time.sleep(0.3)
+        until = time.monotonic() + (3.0 if next(count) > 3 else 0.0)
+        while time.monotonic() < until and not (metrics.exists() and metrics.stat().st_size):
+            time.sleep(0.02)
+        time.sleep(0.3)
         return row
 
     return _rows(dataset_files, shuffle).map(wait, input_columns=["input_ids"], num_parallel_workers=1)

@@ -38,7 +38,7 @@ def test_a_healthy_run(healthy: Recorded) -> None:
 
 def test_a_slow_data_set(tmp_path: Path) -> None:
     slow = ("run.imports=[ill_parts]", "native.train_dataset.data_loader.type=SlowMindDataset", "dataset.batch_size=1")
-    bound = of(diagnose(run(tmp_path, *slow, *THIN, steps=24)), "data_bound")
+    bound = of(diagnose(run(tmp_path, *slow, *THIN, steps=28)), "data_bound")
     assert "dataset.num_parallel_workers=4" in bound.mend
 
 
