@@ -18,7 +18,7 @@ OF_THE_MACHINE = {"noisy_machine", "drift", "stalls", "checkpoint_stalls"}
 #: shares of the time: threads that fetch rows wait longer on a machine that others use
 OF_WAITING = {"data_bound", "host_bottleneck"}
 #: keeps compiling and computing short, so that what is made to be slow is what takes the time
-THIN = ("model.num_layers=1", "model.seq_length=64")
+THIN = ("model.num_layers=1",)
 
 
 def named(found: Sequence[Diagnosis]) -> list[str]:
