@@ -1,13 +1,18 @@
 """How often the gate is right: false alarms between identical recipes, and injected regressions that it catches.
 
-    python benchmarks/gate_power.py [--trials 20] [--rounds 5] [--pairs 12] [--steps 4] [--model llama2_tiny] [--keep FILE | --again FILE]
+    python benchmarks/gate_power.py --keep gate.jsonl [--trials 60] [--rounds 5] [--pairs 8] [--steps 5] [--minutes 60] [--again]
 
-A trial is what `mindrecipe bench --rounds` does: so many rounds, each a pair of new processes that are measured in turns, and one
-verdict. Every kind of trial has ``trials`` of them, and no two share a round, so that their counts are binomial: A against A; A against A
-with 5 % more work a step; A against A with 10 % more memory and a learning rate 2 % higher. Rates are given with the exact 95 %
-interval (Clopper and Pearson). Targets: at most 5 % of the trials of identical recipes judged different in anything, at least 95 % of
-each injection caught by a metric it was made for. None wrong of 20 is 0 to 17 %: to show "at most 5 %" takes 72 trials without any.
-Only on a machine that does nothing else. --keep keeps every measurement, and a call that was stopped goes on where it was.
+A trial is what `mindrecipe bench --rounds` does: so many rounds, each a pair of new processes measured in turns, and one verdict. Here
+four processes take turns: A, A, B, B, where B has 5 % more work a step, 10 % more memory and a learning rate 2 % higher. They make two
+rounds of identical recipes (A beside A, B beside B) and two of different ones (each A beside a B): twice as many for the same time, most
+of which is importing and compiling. Within a kind no two rounds share a process, and no two trials a round. Turns of a pair lie
+further apart than with two processes, and two more are held meanwhile: what bench does is no noisier than this. Its verdict is told
+metric by metric, and one injection does not touch the other's metrics.
+
+Rates are given with the exact 95 % interval (Clopper and Pearson), and the bound that is certain at 95 % on the side of the target.
+Targets: at most 5 % of the trials of identical recipes judged different in anything, at least 95 % of each injection caught by
+a metric it was made for: 59 trials without any wrong one show that. Only on a machine that does nothing else. --keep keeps
+every measurement, and a call that was stopped, or whose --minutes were over, goes on where it was; --again only judges what it has.
 """
 
 from __future__ import annotations
@@ -16,69 +21,85 @@ import argparse
 import json
 import math
 import os
+import statistics
 import tempfile
-from collections import Counter, defaultdict
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mindrecipe.judge import bench, thresholds
-from mindrecipe.judge.compare import DESPITE, Comparison, compare
+from mindrecipe.judge.compare import DESPITE, Comparison, compare, plain
 from mindrecipe.judge.measured import Measured
-from mindrecipe.judge.rounds import together
+from mindrecipe.judge.rounds import TIMES, together
 
-INJECTED = {
-    "identical": [],
-    "5 % more work a step": ["native.callbacks.Burn={share: 0.05}"],
-    "10 % more memory, learning rate 2 % higher": ["native.callbacks.Ballast={share: 0.1}", "optimizer.learning_rate=0.00306"],
-}
-
-
-#: what each kind must be told by, and as what
+RECIPE = ("+model=llama2_tiny", "model.num_layers=1", "dataset.batch_size=4", "evaluate=off", "checkpoint=off", "run.imports=[gate_parts]")
+INJECTED = ("native.callbacks.Burn={share: 0.05}", "native.callbacks.Ballast={share: 0.1}", "optimizer.learning_rate=0.00306")
+SIDES = (RECIPE, RECIPE, (*RECIPE, *INJECTED), (*RECIPE, *INJECTED))
+#: streams of rounds: places of the two processes. Trials are cut from one stream, as the rounds of a bench follow each other
+IDENTICAL, DIFFERENT = ((0, 1), (2, 3)), ((0, 2), (1, 3))
+#: what B must be told by
 CAUGHT_BY = {
-    "5 % more work a step": {"throughput": "worse", "cpu_time": "worse"},
-    "10 % more memory, learning rate 2 % higher": {"memory": "worse", "loss_pointwise": "worse"},
+    "5 % more work a step": ("throughput", "cpu_time"),
+    "10 % more memory": ("memory",),
+    "learning rate 2 % higher": ("loss_pointwise",),
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--trials", type=int, default=60, help="of each kind")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--pairs", type=int, default=12)
-    parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--model", default="llama2_tiny")
-    parser.add_argument("--keep", type=Path, help="append every measurement to this JSON-lines file, and go on from what it has")
-    parser.add_argument("--again", type=Path, help="judge the measurements of such a file, and measure nothing")
+    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no measurement after so many")
+    parser.add_argument(
+        "--keep", type=Path, required=True, help="append every measurement to this JSON-lines file, and go on from what it has"
+    )
+    parser.add_argument("--again", action="store_true", help="judge what that file has, and measure nothing")
     args = parser.parse_args()
     tolerances = thresholds.parse(())
-    found: dict[str, list[Comparison]] = defaultdict(list)
-    for kind, a, b in kept(args.again) if args.again else measured(args):
-        found[kind].append(compare(a, b, tolerances, despite=DESPITE, paired=True))
-        off = [f"{metric.name} {100 * metric.difference:+.1f} %" for metric in found[kind][-1].metrics if metric.difference]
-        print(f"{kind}, round {len(found[kind])}: {', '.join(off)}", flush=True)
-    print(f"\n{args.model}, trials of {args.rounds} rounds, each of {args.pairs} pairs of turns of {args.steps} steps")
-    print("\n| B against A | trials | judged | same | better | worse | unclear |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    verdicts = {kind: [together(part, tolerances) for part in whole_parts(rounds, args.rounds)] for kind, rounds in found.items()}
+    fours = list(kept(args.keep)) + ([] if args.again else list(measured(args, len(list(kept(args.keep))))))
+
+    def streams(kind: Sequence[tuple[int, int]]) -> list[list[Comparison]]:
+        return [[compare(four[a], four[b], tolerances, despite=DESPITE, paired=True) for four in fours] for a, b in kind]
+
+    identical, different = streams(IDENTICAL), streams(DIFFERENT)
+    print(f"\n{len(fours)} measurements; trials of {args.rounds} rounds, each of {args.pairs} pairs of turns of {args.steps} steps\n")
+    print("| two processes, of | metric | differ by, mean | standard deviation |\n| --- | --- | --- | --- |")
+    for kind, found in (("identical recipes", identical), ("A and B", different)):
+        for name in TIMES:
+            metrics = [metric for stream in found for each in stream for metric in each.metrics if metric.name == name]
+            logs = [math.log1p(metric.difference) for metric in metrics if metric.difference is not None]
+            if len(logs) > 1:
+                print(f"| {kind} | {name} | {100 * statistics.fmean(logs):+.2f} % | {100 * statistics.stdev(logs):.2f} % |")
+    verdicts = {
+        kind: [together(part, tolerances) for stream in found for part in whole_parts(stream, args.rounds)]
+        for kind, found in (("identical recipes", identical), ("B against A", different))
+    }
+    print("\n| trials of | judged | same | better | worse | unclear |\n| --- | --- | --- | --- | --- | --- |")
     for kind, trials in verdicts.items():
         for name in [metric.name for metric in trials[0].metrics] if trials else ():
-            own = [metric.verdict for trial in trials for metric in trial.metrics if metric.name == name]
-            counts = " | ".join(str(own.count(word)) for word in ("same", "better", "worse", "unclear"))
-            print(f"| {kind} | {len(trials)} | {name} | {counts} |")
-    print("\n| rate | of trials | share | 95 % interval |\n| --- | --- | --- | --- |")
-    for kind, trials in verdicts.items():
-        rates = {}
-        if kind in CAUGHT_BY:
-            for name, verdict in CAUGHT_BY[kind].items():
-                rates[f"{kind}: {name} {verdict}"] = sum(told(trial, name) == verdict for trial in trials)
-        else:
-            rates[f"{kind}: false alarm in any metric"] = sum(
-                bool({"better", "worse"} & {metric.verdict for metric in trial.metrics}) for trial in trials
-            )
-        for what, count in rates.items():
-            low, high = clopper_pearson(count, len(trials))
-            share = f"{100 * count / len(trials):.0f} %" if trials else "-"
-            print(f"| {what} | {count} of {len(trials)} | {share} | {100 * low:.0f} to {100 * high:.0f} % |")
+            own = [told(trial, name) for trial in trials]
+            print(f"| {kind} | {name} | {' | '.join(str(own.count(word)) for word in ('same', 'better', 'worse', 'unclear'))} |")
+    print("\n| rate | of trials | share | 95 % interval | certain at 95 % |\n| --- | --- | --- | --- | --- |")
+    alarms = [any(metric.verdict in ("better", "worse") for metric in trial.metrics) for trial in verdicts["identical recipes"]]
+    row("false alarm in any metric", alarms, at_most=True)
+    for what, names in CAUGHT_BY.items():
+        caught = [[told(trial, name) == "worse" for name in names] for trial in verdicts["B against A"]]
+        row(f"{what}: told by {' or '.join(names)}", [any(each) for each in caught], at_most=False)
+        for place, name in enumerate(names if len(names) > 1 else ()):
+            row(f"{what}: told by {name}", [each[place] for each in caught], at_most=False)
+
+
+def row(what: str, seen: Sequence[bool], *, at_most: bool) -> None:
+    """A line of the table of rates."""
+    if not seen:
+        return
+    count, trials = sum(seen), len(seen)
+    low, high = clopper_pearson(count, trials, 0.025)
+    bound = clopper_pearson(count, trials, 0.05)[at_most]
+    certain = f"{'at most' if at_most else 'at least'} {100 * bound:.1f} %"
+    print(f"| {what} | {count} of {trials} | {100 * count / trials:.0f} % | {100 * low:.0f} to {100 * high:.0f} % | {certain} |")
 
 
 def whole_parts(rounds: Sequence[Comparison], size: int) -> list[Sequence[Comparison]]:
@@ -91,8 +112,8 @@ def told(trial: Comparison, name: str) -> str | None:
     return next((metric.verdict for metric in trial.metrics if metric.name == name), None)
 
 
-def clopper_pearson(count: int, trials: int) -> tuple[float, float]:
-    """Exact 95 % bounds of the rate of which ``count`` of ``trials`` were seen; 0 to 1 without trials."""
+def clopper_pearson(count: int, trials: int, tail: float) -> tuple[float, float]:
+    """Exact bounds of the rate of which ``count`` of ``trials`` were seen; beyond each lies ``tail``."""
 
     def at_least(rate: float, least: int) -> float:
         return sum(math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(least, trials + 1))
@@ -104,33 +125,29 @@ def clopper_pearson(count: int, trials: int) -> tuple[float, float]:
             low, high = (middle, high) if at_least(middle, least) < target else (low, middle)
         return (low + high) / 2
 
-    return (solve(count, 0.025) if count else 0.0), (solve(count + 1, 0.975) if count < trials else 1.0)
+    return (solve(count, tail) if count else 0.0), (solve(count + 1, 1 - tail) if count < trials else 1.0)
 
 
-def kept(file: Path) -> Iterator[tuple[str, Measured, Measured]]:
-    """What an earlier call has measured."""
-    for line in file.read_text().splitlines():
-        raw = json.loads(line)
-        yield raw["kind"], Measured.from_dict(raw["a"]), Measured.from_dict(raw["b"])
+def kept(file: Path) -> Iterator[list[Measured]]:
+    """What earlier calls have measured; a last line that was cut short is none."""
+    for line in file.read_text().splitlines(keepends=True) if file.is_file() else ():
+        if line.endswith("\n"):
+            yield [Measured.from_dict(raw) for raw in json.loads(line)["sides"]]
 
 
-def measured(args: argparse.Namespace) -> Iterator[tuple[str, Measured, Measured]]:
-    """All rounds: those that an earlier call has kept, and the others, measured now."""
+def measured(args: argparse.Namespace, done: int) -> Iterator[list[Measured]]:
+    """What is still wanted, measured now: each of the four gives one round to each of two streams of each kind."""
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent.resolve()), os.environ.get("PYTHONPATH")]))
-    base = [f"+model={args.model}", "evaluate=off", "checkpoint=off", "run.imports=[gate_parts]"]
-    there = list(kept(args.keep)) if args.keep and args.keep.is_file() else []
-    yield from there
-    done = Counter(kind for kind, _, _ in there)
-    for number in range(args.trials * args.rounds):
-        for kind, more in INJECTED.items():
-            if number < done[kind]:
-                continue
-            with tempfile.TemporaryDirectory() as folder:
-                found = bench.run(base, [*base, *more], Path(folder) / "bench", pairs=args.pairs, steps=args.steps)
-            if args.keep:
-                with args.keep.open("a") as lines:
-                    lines.write(json.dumps({"kind": kind, "a": found.a.as_dict(), "b": found.b.as_dict()}) + "\n")
-            yield kind, found.a, found.b
+    wanted, began = math.ceil(args.trials / 2) * args.rounds, time.monotonic()
+    for number in range(done + 1, wanted + 1):
+        if time.monotonic() - began > 60 * args.minutes:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            found = bench.turns(SIDES, Path(folder) / "turns", pairs=args.pairs, steps=args.steps)
+        with args.keep.open("a") as lines:
+            lines.write(json.dumps(plain({"sides": [side.as_dict() for side in found]})) + "\n")
+        print(f"{number} of {wanted}, {(time.monotonic() - began) / (number - done):.0f} s each", flush=True)
+        yield found
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ def test_a_fault_that_could_not_be_made_is_told(here: Path, rows: list[Row], min
         (["--faults", "fire"], "there is no fault 'fire'"),
         (["--steps", "6", "--every", "4"], "there must be three checkpoints"),
         (["--folder", "."], "exists"),
+        (["--folder", "/proc/none"], "can't make /proc/none"),
     ],
 )
 def test_what_is_wrong_is_told(here: Path, rows: list[Row], mindrecipe: Cli, words: list[str], fault: str) -> None:

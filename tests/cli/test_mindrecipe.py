@@ -115,6 +115,14 @@ def test_show_of_a_run(mindrecipe: Cli) -> None:
     assert "device=auto is Ascend 910B: parallel.mode=semi_auto needs NPUs" in said.out
     data = json.loads(mindrecipe("show", "+model=llama2_7b", "parallel=semi_auto", "amp=O2", "--json").out)
     assert data["derived"] == derived and data["config"]["model"]["num_layers"] == 32 and data["options"]["amp"] == "O2"
+    assert "9.41 GiB a rank, 9.41 s at 1 GiB/s; 8 devices fail every 6,335 h" in said.out and "best every 5.8 h" in said.out
+    assert data["save_interval"]["best_steps"] is None and data["save_interval"]["checkpoint_bytes"] == 6_738_415_616 * 12 // 8
+
+
+def test_show_of_a_model_whose_size_is_not_known(mindrecipe: Cli) -> None:
+    said = mindrecipe("show", "+model=custom", "model.extra={type:MyNet}")
+    assert said.code == 0 and "no advice how often to save" in said.out
+    assert json.loads(mindrecipe("show", "+model=custom", "model.extra={type:MyNet}", "--json").out)["save_interval"] is None
 
 
 # --- check

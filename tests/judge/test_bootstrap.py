@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mindrecipe.judge import bootstrap
-from mindrecipe.judge.compare import decide
 from mindrecipe.judge.rounds import TIMES, interval
 from mindrecipe.judge.thresholds import THRESHOLDS
+from mindrecipe.judge.verdicts import decide
 
 TRIALS = 150
 Array = np.ndarray[Any, Any]
@@ -60,7 +60,8 @@ def test_a_slow_down_is_found() -> None:
     for _ in range(100):
         a, b = turns(draw, 0.5, spread=0.02), 1.05 * turns(draw, 0.5, spread=0.02)
         found += (
-            decide(bootstrap.difference(a.tolist(), b.tolist(), bootstrap.median, paired=True), 0.025, more_is_better=False)[0] == "worse"
+            decide(bootstrap.difference(a.tolist(), b.tolist(), bootstrap.median, paired=True), 0.025, more_is_better=False, more="")[0]
+            == "worse"
         )
     assert found >= 95
 
@@ -73,7 +74,7 @@ def rates(spread: float, slower: float, rounds: int, trials: int = 2000) -> floa
         shared = draw.normal(size=(rounds, 1))
         of_rounds = np.expm1(np.log1p(slower) + spread * (0.9**0.5 * shared + 0.1**0.5 * draw.normal(size=(rounds, 3))))
         found = [
-            decide(interval(of_rounds[:, at].tolist()), THRESHOLDS[name].tolerance, more_is_better=False)[0]
+            decide(interval(of_rounds[:, at].tolist()), THRESHOLDS[name].tolerance, more_is_better=False, more="")[0]
             for at, name in enumerate(TIMES[:3])
         ]
         told += bool({"better", "worse"} & set(found))

@@ -17,10 +17,11 @@ from runs import make, steps, usage
 
 from mindrecipe.errors import UserError
 from mindrecipe.judge import baseline, bootstrap, thresholds
-from mindrecipe.judge.compare import Comparison, compare, overall
+from mindrecipe.judge.compare import Comparison, compare
 from mindrecipe.judge.measured import Measured, in_blocks, measure, use_of_others
 from mindrecipe.judge.recorded import Recorded
 from mindrecipe.judge.rounds import interval, together
+from mindrecipe.judge.verdicts import overall
 from mindrecipe.measure.outcome import Outcome
 from mindrecipe.measure.record import Event, StepRecord
 
@@ -52,16 +53,25 @@ def test_two_identical_runs_are_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "metric", "verdict"),
     [
-        ({"slow": 1.05}, "throughput", "worse"),
-        ({"slow": 0.95}, "throughput", "better"),
+        ({"slow": 1.25}, "throughput", "worse"),
+        ({"slow": 0.8}, "throughput", "better"),
+        ({"slow": 1.05}, "throughput", "unclear"),
         ({"memory_bytes": int(1.1 * 2**30)}, "memory", "worse"),
         ({"memory_bytes": int(0.9 * 2**30)}, "memory", "better"),
-        ({"cpu_time": 0.32}, "cpu_time", "worse"),
+        ({"cpu_time": 0.36}, "cpu_time", "worse"),
+        ({"cpu_time": 0.32}, "cpu_time", "unclear"),
     ],
 )
 def test_what_changed_is_caught_both_ways(tmp_path: Path, change: dict[str, Any], metric: str, verdict: str) -> None:
     found = judged(tmp_path, steps(400, seed=1, cpu_time=0.3), steps(400, seed=2, **{"cpu_time": 0.3} | change))
-    assert told(found)[metric] == verdict == found.verdict
+    assert told(found)[metric] == verdict and found.verdict == ("not comparable" if verdict == "unclear" else verdict)
+    assert "one process on each side" in found.notes[-1], "what a single run can't show is said with every verdict"
+
+
+def test_devices_have_no_process_of_their_own_to_differ_by(tmp_path: Path) -> None:
+    a, b = (measure(run_of(tmp_path, steps(400, seed=2, slow=slow), derived={"device": "ascend_910b"})) for slow in (1.0, 1.05))
+    found = compare(a, b, thresholds.parse(()))
+    assert told(found)["throughput"] == "worse" and not any("one process" in note for note in found.notes)
 
 
 def test_a_loss_that_differs_seed_for_seed_is_worse_whichever_way(tmp_path: Path) -> None:
@@ -157,7 +167,7 @@ def test_rounds_say_how_much_processes_differ(tmp_path: Path) -> None:
 
     assert told(rounds(1.2))["throughput"] == "worse"
     assert told(rounds(1.06))["throughput"] == "unclear" and "--rounds 5" in rounds(1.06).why_not[0]
-    assert told(rounds(1.06, 0.94))["throughput"] == "unclear" and "more rounds" in rounds(1.06, 0.94).why_not[0]
+    assert told(rounds(1.06, 0.94))["throughput"] == "unclear" and "more --rounds" in rounds(1.06, 0.94).why_not[0]
     assert rounds(1.01, 0.99, 1.0, 1.0, 1.01, 0.99, 1.0, 1.0).verdict == "same"
     assert told(rounds(1.06, 1.04, 1.07, 1.05, 1.05, 1.06))["throughput"] == "worse"
     found = interval([0.05, 0.03, 0.04])

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from mindrecipe.errors import UserError
 from mindrecipe.judge import bench, thresholds, training
+from mindrecipe.judge.bench import Benched
 from mindrecipe.judge.compare import DESPITE, compare
 from mindrecipe.judge.experiments import cells, grid, ladder, scale
 from mindrecipe.judge.experiments.cells import Cell, values_of
@@ -28,6 +29,8 @@ FAKE = Path(__file__).with_name("fake_train.py")
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "COMMAND", (sys.executable, str(FAKE)))
+    for verb in ("bench", "grid", "ladder", "scale"):  # the stand-in's words are none of a recipe
+        monkeypatch.setattr(f"mindrecipe.cli.{verb}.require_readable", lambda trainings: None)
     monkeypatch.setenv("PYTHONPATH", f"{FAKE.parents[2] / 'src'}:{FAKE.parent}")
 
 
@@ -35,8 +38,16 @@ def trained(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.rglob("lock.json"))
 
 
+def wait_for_steps(training: Training, count: int) -> None:
+    seen = 0
+    while seen < count:
+        assert training.running
+        seen += len(training.new_steps())
+        time.sleep(0.01)
+
+
 def test_turns_are_taken_and_the_slower_one_is_found(tmp_path: Path) -> None:
-    found = bench.run(["fake.slow=1"], ["fake.slow=1.3"], tmp_path / "bench", pairs=8, steps=4)
+    found = Benched(*bench.turns([["fake.slow=1"], ["fake.slow=1.3"]], tmp_path / "bench", pairs=8, steps=4))
     assert len(found.a.blocks) == len(found.b.blocks) == 8 and {len(turn) for turn in [*found.a.blocks, *found.b.cpu_blocks]} == {4}
     judged = {metric.name: metric for metric in compare(found.a, found.b, thresholds.parse(()), despite=DESPITE, paired=True).metrics}
     assert judged["cpu_time"].verdict == "worse" and judged["cpu_time"].difference == pytest.approx(0.3, abs=0.08)
@@ -46,7 +57,7 @@ def test_turns_are_taken_and_the_slower_one_is_found(tmp_path: Path) -> None:
 def test_holding_stops_the_clock(tmp_path: Path) -> None:
     run = Training(["schedule.total_steps=5000"], tmp_path / "run")
     try:
-        assert len(training.wait_for_steps(run, 3)) >= 3
+        wait_for_steps(run, 3)
         run.hold()
         run.new_steps()
         deadline = time.monotonic() + 20
@@ -56,7 +67,7 @@ def test_holding_stops_the_clock(tmp_path: Path) -> None:
         time.sleep(0.2)
         assert run.new_steps() == []
         run.go()
-        assert training.wait_for_steps(run, 1)
+        wait_for_steps(run, 1)
     finally:
         run.stop()
     assert not run.running
@@ -64,11 +75,9 @@ def test_holding_stops_the_clock(tmp_path: Path) -> None:
 
 def test_a_side_that_fails_is_told_and_the_other_is_stopped(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="this word can't be"):
-        bench.run(["fake.slow=1"], ["fake.fail=true"], tmp_path / "bench", pairs=5, steps=2)
+        bench.rounds(["fake.slow=1"], ["fake.fail=true"], tmp_path / "bench", count=1, pairs=5, steps=2)
     left = [process for process in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(process.info["cmdline"] or [])]
     assert left == []
-    with pytest.raises(UserError, match="exists"):
-        bench.run([], [], tmp_path / "bench", pairs=5, steps=2)
 
 
 def test_the_command_and_its_verdict(here: Path, mindrecipe: Callable[..., Any]) -> None:
@@ -76,21 +85,35 @@ def test_the_command_and_its_verdict(here: Path, mindrecipe: Callable[..., Any])
                       "--threshold", "throughput=9", "--threshold", "step_p95=9")  # fmt: skip
     assert done.code == 1 and "memory\tworse" in done.out and (here / "out/bench.json").is_file()
     wide = [word for name in ("cpu_time", "throughput", "step_p95") for word in ("--threshold", f"{name}=9")]
-    assert mindrecipe("bench", "x=y", "x=y", "--pairs", "5", "--steps", "2", "--rounds", "3", "-o", "two", *wide).code == 0
-    assert len(json.loads((here / "two/bench.json").read_text())["rounds"]) == 3
+    words = ("bench", "x=y", "x=y", "--pairs", "5", "--steps", "2", "-o", "two", *wide)
+    assert mindrecipe(*words).code == 0
+    first = (here / "two/round1/a/lock.json").stat().st_mtime_ns
+    (here / "two/round2").mkdir()  # begun, and stopped
+    assert mindrecipe(*words, "--rounds", "3").code == 0, "goes on after the rounds it has"
+    assert len(json.loads((here / "two/bench.json").read_text())["rounds"]) == 3 and len(list((here / "two").glob("*.broken-*"))) == 1
+    assert (here / "two/round1/a/lock.json").stat().st_mtime_ns == first
+    other = mindrecipe("bench", "x=y", "x=z", *words[3:])
+    assert other.code == 2 and "another comparison" in other.err
 
 
 def test_a_ladder_keeps_what_helps_and_goes_on_where_it_was(here: Path, mindrecipe: Callable[..., Any]) -> None:
     words = ("ladder", "x=y", "vary=fake.slow=2,1,3; fake.memory=1,0.5; fake.fail=false,true", "--pairs", "6", "--steps", "3", "-o", "out",
-             "--threshold", "throughput=9", "--threshold", "cpu_time=0.2", "--threshold", "step_p95=9")  # fmt: skip
+             "--rounds", "1", "--threshold", "throughput=9", "--threshold", "cpu_time=0.2", "--threshold", "step_p95=9")  # fmt: skip
     done = mindrecipe(*words)
     assert done.code == 0, done.err
     rows = {line.split("\t")[0]: line.split("\t")[-1] for line in done.out.splitlines()[1:]}
     assert rows == {"baseline": "yes", "fake.slow=1": "yes", "fake.slow=3": "no", "fake.memory=0.5": "yes", "fake.fail=true": "no"}
-    assert "failed: train" in done.out
     before = len(trained(here))
+    assert "failed: error: this word can't be" in done.out, "why, in the words of the training"
     assert mindrecipe(*words).out == done.out and len([path for path in trained(here) if (path / "summary.json").exists()]) <= before + 1
     assert {path.name for path in (here / "out").glob("table.*")} == {"table.csv", "table.md", "table.html"}
+
+
+def test_a_rung_is_several_rounds_and_more_can_be_added(here: Path, mindrecipe: Callable[..., Any]) -> None:
+    wide = [word for name in ("cpu_time", "throughput") for word in ("--threshold", f"{name}=9")]
+    words = ("ladder", "x=y", "vary=fake.memory=1,0.5", "--pairs", "5", "--steps", "1", "-o", "out", *wide, "--rounds")
+    assert mindrecipe(*words, "2").out.splitlines()[-1].endswith("memory better\tyes") and len(trained(here)) == 4
+    assert mindrecipe(*words, "3").code == 0 and len(trained(here)) == 6
 
 
 @pytest.mark.parametrize("words", [("x=y",), ("x=y", "vary="), ("x=y", "vary=amp=O0")])
@@ -123,6 +146,25 @@ def test_wrong_grids(here: Path, mindrecipe: Callable[..., Any]) -> None:
     assert mindrecipe("grid", "batch_size=4").code == 2
     assert mindrecipe("grid", "batch_size=4,8", "dtype=float8").code == 2
     assert not (here / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bench", "tiny_cpu", "tiny_cp"),
+        ("grid", "+recipe=tiny_cpu", "batch_size=4,8", "model.layers=1,2"),
+        ("ladder", "+recipe=tiny_cpu", "vary=amp=O0,O2; amp.dtyp=float16,float32"),
+        ("scale", "+recipe=tiny_cpu", "schedule.total_step=3"),
+    ],
+)
+def test_words_that_no_training_can_read_are_told_before_any_is_started(
+    words: tuple[str, ...], here: Path, mindrecipe: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(training, "COMMAND", ("/nonexistent",))
+    done = mindrecipe(*words)
+    assert done.code == 2 and "mend:" in done.err and not list(here.rglob("*.log")), done.err
 
 
 def test_scaling_against_the_ideal(here: Path, mindrecipe: Callable[..., Any]) -> None:
@@ -182,7 +224,7 @@ def test_words_of_a_side() -> None:
 
 
 def test_a_rung_helps_when_something_is_better_and_nothing_worse(tmp_path: Path) -> None:
-    found = bench.run(["x=y"], ["fake.memory=0.5"], tmp_path / "bench", pairs=5, steps=2)
+    (found,) = bench.rounds(["x=y"], ["fake.memory=0.5"], tmp_path / "bench", count=1, pairs=5, steps=2)
     wide = {**thresholds.parse(()), "throughput": 9.0, "cpu_time": 9.0, "step_p95": 9.0}
     assert ladder.helps(compare(found.a, found.b, wide, despite=DESPITE, only=ladder.JUDGED, paired=True))
     assert not ladder.helps(compare(found.b, found.a, wide, despite=DESPITE, only=ladder.JUDGED, paired=True))

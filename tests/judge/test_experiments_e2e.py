@@ -34,11 +34,11 @@ def test_bench(tmp_path: Path) -> None:
     kept = json.loads((tmp_path / "out" / "bench.json").read_text())
     assert [len(turn) for turn in kept["rounds"][0]["a"]["blocks"]] == [1] * 5 and kept["comparison"]["verdict"] == "worse"
     for side in ("a", "b"):
-        assert json.loads((tmp_path / "out" / side / "summary.json").read_text())["state"] == "completed"
+        assert json.loads((tmp_path / "out" / "round1" / side / "summary.json").read_text())["state"] == "completed"
 
 
 def test_ladder(tmp_path: Path) -> None:
-    words = ("ladder", *SMALL, "vary=dataset.batch_size=8,32", *TURNS, "-o", "out")
+    words = ("ladder", *SMALL, "vary=dataset.batch_size=8,32", *TURNS, "--rounds", "1", "-o", "out")
     done = mindrecipe(tmp_path, *words)
     assert done.returncode == 0, done.stderr[-2000:]
     baseline, rung = table(tmp_path / "out")

@@ -59,6 +59,8 @@ def two(tmp_path: Path) -> list[Recorded]:
     samples = [usage(float(second), disk_write=1e6 * second) for second in range(0, 60, 5)]
     first = [*steps(200, seed=1, grad_groups={"tok_embeddings": 0.1, "layers.0": 0.2}, update_ratio=0.01)]
     one = make(tmp_path / "one <b>&", first, ranks=ranks, samples=samples)
+    tries = [{"number": 1, "from_step": 0}, {"number": 2, "from_step": 120}]
+    (one / "attempts.jsonl").write_text("".join(f"{json.dumps(attempt)}\n" for attempt in tries))
     profile_samples.cpu(one)
     profile_samples.pool(one, allocated=40.0, reserved=50.0)
     profile_samples.matrix(one)
@@ -74,7 +76,16 @@ def test_the_page_is_whole_and_needs_nothing_else(two: list[Recorded]) -> None:
     assert not re.search(r"https?:|@import|url\(", text)
     assert checker.seen.count("svg") >= 8 and checker.seen.count("polyline") >= 12 and checker.seen.count("details") == 6
     assert "one &lt;b&gt;&amp;" in text and "<b>" not in text
-    for word in ("where the time of a step goes", "rank 1", "by layer", "tok_embeddings", "disk write", "throughput", "verdict"):
+    for word in (
+        "where the time of a step goes",
+        "rank 1",
+        "by layer",
+        "tok_embeddings",
+        "disk write",
+        "throughput",
+        "verdict",
+        "from step 120",
+    ):
         assert word in text
     assert len(text) < 300_000
 
@@ -100,7 +111,8 @@ def test_nothing_is_wider_than_the_screen(two: list[Recorded], tmp_path: Path, w
     """Measured by the browser itself, in a frame of that width: its window has a least width of its own."""
     script = (
         "const d=f.contentDocument,e=d.documentElement;const out=[...d.querySelectorAll('svg')].filter(s=>{const r=s.getBoundingClientRect();"
-        "return r.right>e.clientWidth+1||r.width<100}).length;document.title='W '+e.scrollWidth+' '+e.clientWidth+' '+out"
+        "return r.right>e.clientWidth+1||r.width<100}).length"
+        "+[...d.querySelectorAll('body>.wide')].filter(t=>t.scrollWidth>t.clientWidth+1).length;document.title='W '+e.scrollWidth+' '+e.clientWidth+' '+out"
     )
     copy = tmp_path / "page.html"
     frame = f'<iframe id="f" style="border:0;width:{width}px;height:900px" onload="{escape(script)}" srcdoc="{escape(page(sheet(two)))}">'
@@ -143,5 +155,6 @@ def test_ticks_are_few_and_inside(low: float, high: float) -> None:
     low, high = sorted((low, high))
     ticks = svg.nice_ticks(low, high)
     assert 1 <= len(ticks) <= 9
+    assert len(set(svg.labels(ticks))) == len(set(ticks)), "each tick has a label of its own"
     if high - low > 1e-6 * max(abs(low), abs(high), 1e-6):
         assert all(low - (high - low) <= tick <= high + (high - low) for tick in ticks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import yaml
 from fakes import HERE, PATIENCE, processes_of, steps_of, wait_for
 
 from mindrecipe.launch import LaunchPlan, command_lines
+from mindrecipe.launch.claim import holder
 from mindrecipe.launch.ports import free_port
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -26,10 +28,11 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 def frozen(run_dir: Path) -> Callable[..., Path]:
     """Make the run directory look frozen, with the ``launch.env`` that is given."""
 
-    def freeze(devices: int = 2, **env: Any) -> Path:
+    def freeze(devices: int = 2, nodes: int = 1, **env: Any) -> Path:
         (run_dir / "mindformers.yaml").write_text("{}")
         (run_dir / "config.yaml").write_text(yaml.safe_dump({"launch": {"env": env}}))
-        (run_dir / "lock.json").write_text(json.dumps({"derived": {"devices_per_node": devices, "device_target": "CPU"}}))
+        derived = {"devices_per_node": devices, "device_num": nodes * devices, "device_target": "CPU"}
+        (run_dir / "lock.json").write_text(json.dumps({"derived": derived}))
         return run_dir
 
     return freeze
@@ -76,7 +79,7 @@ def test_the_command_is_the_launchers_own(frozen: Callable[..., Path], run_dir: 
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_the_command_of_each_host_is_the_launchers_own(frozen: Callable[..., Path], run_dir: Path, rank: int) -> None:
-    frozen(8)
+    frozen(8, nodes=2)
     where = ["--nodes", 2, "--node-rank", rank, "--master-addr", "10.9.8.7", "--timeout", 99]
     code, out, _ = said(script("msrun_node.sh", "--run-dir", run_dir, *where, "--python", sys.executable, "--dry-run"))
     plan = LaunchPlan(run_dir=run_dir, nodes=2, node_rank=rank, devices_per_node=8, master_addr="10.9.8.7", cluster_time_out=99)
@@ -87,7 +90,7 @@ def test_the_command_of_each_host_is_the_launchers_own(frozen: Callable[..., Pat
 def test_options_and_variables_of_knobs_are_passed_on(frozen: Callable[..., Path], run_dir: Path, python: Path) -> None:
     """As the lock has them; launch.env has the last word."""
     frozen(2, FAKE_STEPS=3, HCCL_BUFFSIZE=400)
-    derived = {"devices_per_node": 2, "device_target": "CPU", "msrun_options": ["--bind_core=True", "--x=a b"]}
+    derived = {"devices_per_node": 2, "device_num": 2, "device_target": "CPU", "msrun_options": ["--bind_core=True", "--x=a b"]}
     derived["environment"] = {"HCCL_BUFFSIZE": "300", "HCCL_EXEC_TIMEOUT": "900"}
     (run_dir / "lock.json").write_text(json.dumps({"derived": derived}))
     words = ["--run-dir", run_dir, "--port", 9000, "--python", sys.executable, "--dry-run"]
@@ -142,6 +145,8 @@ def test_a_signal_stops_all(frozen: Callable[..., Path], run_dir: Path, python: 
         (["--run-dir", "{run}", "--port", "x"], "--port x is not a number"),
         (["--run-dir", "/nowhere"], "/nowhere is not a frozen run"),
         ([], "--run-dir is missing"),
+        (["--run-dir", "{run}", "--devices", "0"], "--devices 0: there must be one"),
+        (["--run-dir", "{run}", "--devices", "3"], "--nodes 1 with --devices 3 are 3 ranks, and the run is laid out for 2"),
     ],
 )
 def test_what_is_wrong_is_told_with_exit_code_2(frozen: Callable[..., Path], run_dir: Path, words: list[str], fault: str) -> None:
@@ -149,11 +154,24 @@ def test_what_is_wrong_is_told_with_exit_code_2(frozen: Callable[..., Path], run
     code, out, err = said(script("msrun_local.sh", *[word.format(run=run_dir) if word == "{run}" else word for word in words]))
     assert (code, out) == (2, "")
     assert fault in err
-    assert "mend:" in err
+    assert "mend:" in err and "msrun_node.sh --help" not in err
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="there is no flock on this machine (Debian: util-linux)")
+def test_a_run_directory_belongs_to_one_at_a_time(frozen: Callable[..., Path], run_dir: Path, python: Path) -> None:
+    words = ["--run-dir", frozen(2, FAKE_STEPS=5000), "--python", python, "--port"]
+    first = script("msrun_local.sh", *words, 29460)
+    wait_for(lambda: steps_of(run_dir) > 2)
+    code, _, err = said(script("msrun_local.sh", *words, 29461))
+    assert code == 2 and f"process {first.pid} trains in {run_dir} now" in err
+    assert holder(run_dir) == str(first.pid)
+    first.terminate()
+    assert said(first, timeout=10)[0] == 143
+    wait_for(lambda: holder(run_dir) is None, timeout=3)
 
 
 def test_a_node_rank_beyond_the_hosts(frozen: Callable[..., Path], run_dir: Path) -> None:
-    frozen()
+    frozen(nodes=2)
     where = ["--nodes", 2, "--node-rank", 2, "--master-addr", "10.9.8.7"]
     assert "--node-rank 2 with --nodes 2" in said(script("msrun_node.sh", "--run-dir", run_dir, *where))[2]
 
@@ -192,7 +210,7 @@ def test_the_sbatch_script_starts_each_node_with_its_rank(frozen: Callable[..., 
     for path in folder.iterdir():
         path.chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "x"}
-    words = ["--run-dir", str(frozen()), "--python", sys.executable, "--dry-run"]
+    words = ["--run-dir", str(frozen(nodes=2)), "--python", sys.executable, "--dry-run"]
     done = subprocess.run(
         [str(copy), *words], env={**environment, "SLURM_NNODES": "2"}, capture_output=True, text=True, check=False, timeout=300
     )

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from mindrecipe.cli.console import stderr
-from mindrecipe.cli.tables import print_comparison, write_output
+from mindrecipe.cli.experiment import require_readable
+from mindrecipe.cli.tables import make_folder, print_comparison, write_output
 from mindrecipe.errors import EXIT_OK
 from mindrecipe.judge import bench as measuring
 from mindrecipe.judge import thresholds
@@ -27,7 +28,13 @@ def bench(
     pairs: Annotated[int, typer.Option("--pairs", min=5, help="Pairs of turns of a round.")] = 40,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Steps of one turn.")] = 5,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for both runs; without it runs/bench/<time>.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder of the runs, new or of the same command that was stopped; without it runs/bench/<time>.",
+            show_default=False,
+        ),
     ] = None,
     threshold: Annotated[
         list[str] | None, typer.Option("--threshold", help="A tolerance, e.g. throughput=0.05.", show_default=False)
@@ -46,16 +53,16 @@ def bench(
       mindrecipe bench "+model=llama2_tiny amp=O0" "+model=llama2_tiny amp=O2" --pairs 20 --rounds 5
     """
     tolerances = thresholds.parse(threshold or ())
+    require_readable([words_of(a), words_of(b)])
     folder = output or Path("runs") / "bench" / time.strftime("%Y%m%d-%H%M%S")
     console = stderr()
-    compared, kept = [], []
-    for number in range(1, rounds + 1):
-        where = folder.absolute() if rounds == 1 else folder.absolute() / f"round{number}"
-        found = measuring.run(words_of(a), words_of(b), where, pairs=pairs, steps=steps, told=console.print)
-        compared.append(compare_measured(found.a, found.b, tolerances, despite=DESPITE, paired=True))
-        kept.append({"a": found.a.as_dict(), "b": found.b.as_dict()})
-    verdict = together(compared, tolerances)
-    write_output(folder / "bench.json", json.dumps(plain({"rounds": kept, "comparison": verdict.as_dict()})) + "\n")
+    make_folder(folder)
+    if rounds > 1:
+        console.print(f"with -o {folder} the same command goes on where it was stopped")
+    found = measuring.rounds(words_of(a), words_of(b), folder, count=rounds, pairs=pairs, steps=steps, told=console.print)
+    verdict = together([compare_measured(each.a, each.b, tolerances, despite=DESPITE, paired=True) for each in found], tolerances)
+    kept = {"rounds": [each.as_dict() for each in found], "comparison": verdict.as_dict()}
+    write_output(folder / "bench.json", json.dumps(plain(kept)) + "\n")
     if as_json:
         print(json.dumps(plain(verdict.as_dict()), indent=2))
     else:

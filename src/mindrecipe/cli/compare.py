@@ -48,7 +48,8 @@ def compare(
     for word in despite or ():
         if word not in DESPITE:
             raise UserError(f"--despite {word}: only {' and '.join(DESPITE)} forbid a comparison", mend=f"--despite {DESPITE[0]}")
-    thresholds.parse([f"{name}=0" for name in metric or ()])  # a metric that is none is told
+    for name in metric or ():
+        thresholds.require(name, f"--metric {name}", "--metric {}")
     left, right = open_side(a, file), open_side(b, file)
     tolerances = thresholds.parse(threshold or (), left.tolerances)
     found = compare_measured(left.measured, right.measured, tolerances, despite=despite or (), only=metric or ())

@@ -9,6 +9,16 @@ from mindrecipe.cli.console import stderr
 from mindrecipe.cli.tables import print_table, write_output
 from mindrecipe.judge import tables
 from mindrecipe.judge.report.page import table_page
+from mindrecipe.run import Run
+
+
+def require_readable(trainings: Sequence[Sequence[str]]) -> None:
+    """UserErrors for words that no training could read (an unknown key, a value that is none), before any of them is started.
+
+    What the rules say of a training is left to it: a combination that can't be is a row of the table.
+    """
+    for words in trainings:
+        Run.from_overrides(list(words))
 
 
 def finish(

@@ -59,10 +59,18 @@ def print_comparison(found: Comparison, names: tuple[str, str]) -> None:
     console.print(Text.assemble("verdict: B is ", (found.verdict, tables.style(found.verdict))))
 
 
+def make_folder(folder: Path) -> None:
+    """Make ``folder``, unless it is there. UserError where that is not possible."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise UserError(f"can't make the folder {folder}: {fault.strerror}", mend="-o <a folder of yours>") from fault
+
+
 def write_output(output: Path, text: str) -> None:
     """Write ``text`` to ``output``. UserError where that is not possible."""
+    make_folder(output.parent)
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, encoding="utf-8")
     except OSError as fault:
         raise UserError(f"can't write {output}: {fault.strerror}", mend="-o <a file in a folder of yours>") from fault

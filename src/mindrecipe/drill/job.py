@@ -16,6 +16,7 @@ import psutil
 from mindrecipe.checkpoints.find import Checkpoint, find
 from mindrecipe.drill.small_disk import SmallDisk
 from mindrecipe.errors import EXIT_OK
+from mindrecipe.launch.processes import die_with
 from mindrecipe.measure.artifacts import resumed_step
 from mindrecipe.measure.record import Event, StepRecord, event_from_line, read_steps
 from mindrecipe.runfiles import LOCK, RunFiles
@@ -56,6 +57,7 @@ class Job:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call; whatever ends the drill ends its run
                 env={**os.environ, "PYTHONSAFEPATH": "1"},
             )
 

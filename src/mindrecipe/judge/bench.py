@@ -1,26 +1,32 @@
 """Two recipes measured in turns, so that what else the machine does strikes both alike.
 
-Both trainings are started, each its own process, and warmed up. Then one runs a few steps while the other is held (SIGSTOP), and the
-other way round, in the order A B B A. Only steps that lie wholly inside a turn count. The ratio of two turns of one pair is free of
-whatever lasts longer than a pair.
+Both trainings are started, each its own process, and warm up beside each other. Then one runs a few steps while the other is held
+(SIGSTOP), and the other way round, in the order A B B A. Only steps that lie wholly inside a turn count. The ratio of two turns of one
+pair is free of whatever lasts longer than a pair; how much two processes differ for as long as they live, only other rounds tell
+(rounds.py).
 """
 
 from __future__ import annotations
 
+import json
+import shlex
+import string
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from mindrecipe.errors import UserError
+from mindrecipe.judge.compare import plain
 from mindrecipe.judge.measured import Measured, measure
 from mindrecipe.judge.recorded import Recorded
-from mindrecipe.judge.training import Training, wait_for_steps, with_words
+from mindrecipe.judge.training import Training, with_words
 from mindrecipe.measure.curves import WARM_UP_STEPS
 from mindrecipe.measure.record import StepRecord
 
 _WARM = WARM_UP_STEPS + 3
-_POLL = 0.004
+_POLL, _IDLE = 0.004, 0.02  # seconds
 _SPARE = 20  # steps that pass unseen while a side is being held
 LEAST_PAIRS = 5
 
@@ -31,51 +37,103 @@ class Benched:
 
     a: Measured
     b: Measured
-    path: Path
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"a": self.a.as_dict(), "b": self.b.as_dict()}
 
 
-def run(
-    a: Sequence[str], b: Sequence[str], folder: Path, *, pairs: int, steps: int, told: Callable[[str], None] = lambda _: None
-) -> Benched:
-    """Train ``a`` and ``b`` below ``folder`` in ``pairs`` pairs of turns of ``steps`` steps each, and then to their ends.
+def rounds(
+    a: Sequence[str],
+    b: Sequence[str],
+    folder: Path,
+    *,
+    count: int,
+    pairs: int,
+    steps: int,
+    told: Callable[[str], None] = lambda _: None,
+) -> list[Benched]:
+    """``count`` rounds, each of new processes, below ``folder``. Those that it has of an earlier call are not measured again: UserError
+    where they are of something else.
+    """
+    asked = {"a": list(a), "b": list(b), "pairs": pairs, "steps": steps}
+    found = []
+    for number in range(1, count + 1):
+        kept = folder / f"round{number}.json"
+        if not kept.is_file():
+            if count > 1:
+                told(f"round {number} of {count}")
+            runs = folder / f"round{number}"
+            if runs.exists():  # begun before, and not finished
+                runs.rename(folder / f"round{number}.broken-{time.time_ns()}")
+            measured = Benched(*turns([a, b], runs.absolute(), pairs=pairs, steps=steps, told=told))
+            part = kept.with_suffix(".part")
+            part.write_text(json.dumps(plain({"asked": asked, **measured.as_dict()})) + "\n", encoding="utf-8")
+            part.rename(kept)
+        raw = json.loads(kept.read_text(encoding="utf-8"))
+        if raw["asked"] != asked:
+            raise UserError(f"{kept} is of another comparison: {_asked(raw['asked'])}, not {_asked(asked)}", mend="another --output")
+        found.append(Benched(*(Measured.from_dict(raw[side]) for side in "ab")))
+    return found
+
+
+def turns(
+    sides: Sequence[Sequence[str]], folder: Path, *, pairs: int, steps: int, told: Callable[[str], None] = lambda _: None
+) -> list[Measured]:
+    """Train all ``sides`` below ``folder`` in ``pairs`` pairs of turns of ``steps`` steps each, and then to their ends; their blocks are
+    the turns. Every other time they come in the opposite order.
 
     A side that has no more steps ends the turns early. UserError where one of them fails, or there were too few turns.
     """
-    if folder.exists():
-        raise UserError(f"{folder} exists: a measurement never writes into another one's", mend="another --output")
     needed = _WARM + pairs * (steps + 3) + _SPARE
     more = [f"schedule.total_steps={needed}", "monitor.memory=true"]
-    sides: list[Training] = []
+    names = string.ascii_lowercase[: len(sides)]
+    told(f"{', '.join(names.upper())} start and warm up")
+    running: list[Training] = []
     try:
-        for name, words in (("a", a), ("b", b)):
-            told(f"{name.upper()} starts and warms up")
-            side = Training(with_words(words, *more), folder / name)
-            sides.append(side)
-            warm = wait_for_steps(side, _WARM)
-            if len(warm) < _WARM:
-                side.require_success()
-                raise UserError(f"{' '.join(words)} ended after {len(warm)} steps, before it was warm", mend="more steps")
-            side.hold()
-        turns: tuple[list[list[StepRecord]], list[list[StepRecord]]] = ([], [])
+        for name, words in zip(names, sides, strict=True):
+            running.append(Training(with_words(words, *more), folder / name))
+        _warm_up(running)
+        taken: list[list[list[StepRecord]]] = [[] for _ in running]
         for pair in range(pairs):
-            order = (0, 1) if pair % 2 == 0 else (1, 0)
-            taken = {which: _turn(sides[which], steps) for which in order}
-            if not all(taken.values()):
+            order = range(len(running)) if pair % 2 == 0 else reversed(range(len(running)))
+            round_of = {which: _turn(running[which], steps) for which in order}
+            if not all(round_of.values()):
                 break
-            for which, turn in taken.items():
-                turns[which].append(turn)
+            for which, turn in round_of.items():
+                taken[which].append(turn)
             if (pair + 1) % max(1, pairs // 10) == 0:
                 told(f"{pair + 1} of {pairs} pairs of turns")
-        for side in sides:
+        for side in running:
             side.go()
+        for side in running:
             side.require_success()
-        if len(turns[0]) < LEAST_PAIRS:
-            raise UserError(f"a side ended after {len(turns[0])} pairs of turns: its data has too few steps", mend="--pairs 5 --steps 2")
+        if len(taken[0]) < LEAST_PAIRS:
+            raise UserError(f"a side ended after {len(taken[0])} pairs of turns: its data has too few steps", mend="--pairs 5 --steps 2")
     finally:
-        for side in sides:
+        for side in running:
             side.stop()
-    left, right = (_measure(side, own) for side, own in zip(sides, turns, strict=True))
-    return Benched(left, right, folder)
+    return [_measure(side, own) for side, own in zip(running, taken, strict=True)]
+
+
+def _warm_up(sides: Sequence[Training]) -> None:
+    """Let all of them import, compile and warm up beside each other, and hold each one that has."""
+    waiting = {side: 0 for side in sides}
+    while waiting:
+        for side in list(waiting):
+            ended = not side.running
+            waiting[side] += len(side.new_steps())
+            if waiting[side] >= _WARM and not ended:
+                side.hold()
+                del waiting[side]
+            elif ended:
+                side.require_success()
+                raise UserError(f"{' '.join(side.words)} ended after {waiting[side]} steps, before its turns", mend="more steps")
+        time.sleep(_IDLE)
+
+
+def _asked(of: dict[str, Any]) -> str:
+    return f"{shlex.join(of['a'])} and {shlex.join(of['b'])}, {of['pairs']} pairs of {of['steps']} steps"
 
 
 def _turn(side: Training, steps: int) -> list[StepRecord]:

@@ -1,7 +1,8 @@
 """Two runs compared, metric by metric, against thresholds that were declared beforehand: same, better, worse, or not comparable.
 
 A metric has changed when its difference is beyond the tolerance and its confidence interval excludes zero. Where the interval is
-wider than the tolerance nothing can be said: that metric is "unclear", which is never taken for "same".
+wider than the tolerance nothing can be said: that metric is "unclear", which is never taken for "same". On CPU a run is one process,
+whose own speed no interval over its steps can see: between two such runs only a large difference of speed is one (verdicts.py, ALONE).
 """
 
 from __future__ import annotations
@@ -16,25 +17,15 @@ import numpy as np
 from mindrecipe.judge import bootstrap
 from mindrecipe.judge.bootstrap import Difference
 from mindrecipe.judge.measured import NOISY, Identity, Measured
+from mindrecipe.judge.verdicts import ALONE, Metric, alone, decide, overall
 
-VERDICTS = ("same", "better", "worse", "not comparable")
 EXIT_CODES = {"same": 0, "worse": 1, "better": 3, "not comparable": 4}
 DESPITE = ("hardware", "data")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """One line of a comparison. ``verdict`` may also be "unclear"; ``difference`` is relative, b over a less 1, null where it is none."""
-
-    name: str
-    a: float | None
-    b: float | None
-    difference: float | None
-    low: float | None = None
-    high: float | None = None
-    tolerance: float
-    verdict: str
-    note: str = ""
+IN_ROUNDS = "`mindrecipe bench A B --rounds 5`"
+ONE_EACH = (
+    f"one process on each side: two of one recipe may differ in speed by {100 * ALONE:.0f} % for as long as they live, which their steps "
+    f"can't show; less than that is told by {IN_ROUNDS}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +64,11 @@ def compare(
     notes = _notes(a, b)
     if why_not:
         return Comparison(a=a.identity, b=b.identity, metrics=[], verdict="not comparable", why_not=why_not, notes=notes)
-    metrics = [*_losses(a, b, tolerances), *_speeds(a, b, tolerances, paired=paired)]
+    speeds = _speeds(a, b, tolerances, paired=paired)
+    if not paired and speeds and a.identity.hardware.get("device") == "cpu":
+        speeds = [alone(metric, IN_ROUNDS) for metric in speeds]
+        notes.append(ONE_EACH)
+    metrics = [*_losses(a, b, tolerances), *speeds]
     metrics.append(_plain("memory", a.peak_memory_bytes, b.peak_memory_bytes, tolerances))
     metrics += _evaluations(a, b, tolerances)
     known = [metric for metric in metrics if (metric.a is not None or metric.b is not None) and (not only or metric.name in only)]
@@ -91,15 +86,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, list):
         return [plain(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def overall(verdicts: Sequence[str]) -> str:
-    """One that is worse makes the whole worse; what is unclear can't be called same or better."""
-    if "worse" in verdicts:
-        return "worse"
-    if "unclear" in verdicts or not verdicts:
-        return "not comparable"
-    return "better" if "better" in verdicts else "same"
 
 
 def differences(a: Identity, b: Identity, despite: Sequence[str] = ()) -> list[str]:
@@ -162,20 +148,20 @@ def _correlation(left: Any, right: Any) -> float:
 def _speeds(a: Measured, b: Measured, tolerances: Mapping[str, float], *, paired: bool) -> list[Metric]:
     if not a.blocks or not b.blocks:
         return []
-    noisy = "" if paired else _noise(a, b)
+    noisy, more = ("", "more --pairs, or --rounds 5") if paired else (_noise(a, b), "more steps, or in turns with `mindrecipe bench`")
     took = bootstrap.difference(a.blocks, b.blocks, bootstrap.median, paired=paired)
     scale = (a.tokens_per_step or 1) and (b.tokens_per_step or 1) / (a.tokens_per_step or 1)
     faster = Difference(*(scale / (1 + part) - 1 for part in (took.value, took.high, took.low)))
     late = bootstrap.difference(a.blocks, b.blocks, bootstrap.p95, paired=paired)
     times = [bootstrap.p95(np.array(measured.step_times)) for measured in (a, b)]
     found = [
-        _with_interval("throughput", a.tokens_per_s, b.tokens_per_s, faster, tolerances, more_is_better=True, noisy=noisy),
-        _with_interval("step_p95", float(times[0]), float(times[1]), late, tolerances, more_is_better=False, noisy=noisy),
+        _with_interval("throughput", a.tokens_per_s, b.tokens_per_s, faster, tolerances, more_is_better=True, noisy=noisy, more=more),
+        _with_interval("step_p95", float(times[0]), float(times[1]), late, tolerances, more_is_better=False, noisy=noisy, more=more),
     ]
     if a.cpu_blocks and b.cpu_blocks and a.identity.hardware.get("device") == "cpu":
         used = bootstrap.difference(a.cpu_blocks, b.cpu_blocks, bootstrap.undisturbed, paired=paired)
         left, right = (float(bootstrap.undisturbed(np.ravel(measured.cpu_blocks))) for measured in (a, b))
-        found.append(_with_interval("cpu_time", left, right, used, tolerances, more_is_better=False, noisy=""))
+        found.append(_with_interval("cpu_time", left, right, used, tolerances, more_is_better=False, noisy="", more=more))
     return found
 
 
@@ -209,23 +195,21 @@ def _noise(a: Measured, b: Measured) -> str:
 
 
 def _with_interval(
-    name: str, a: float | None, b: float | None, found: Difference, tolerances: Mapping[str, float], *, more_is_better: bool, noisy: str
+    name: str,
+    a: float | None,
+    b: float | None,
+    found: Difference,
+    tolerances: Mapping[str, float],
+    *,
+    more_is_better: bool,
+    noisy: str,
+    more: str,
 ) -> Metric:
     tolerance = tolerances[name]
-    verdict, note = ("unclear", noisy) if noisy else decide(found, tolerance, more_is_better=more_is_better)
+    verdict, note = ("unclear", noisy) if noisy else decide(found, tolerance, more_is_better=more_is_better, more=more)
     return Metric(
         name=name, a=a, b=b, difference=found.value, low=found.low, high=found.high, tolerance=tolerance, verdict=verdict, note=note
     )
-
-
-def decide(found: Difference, tolerance: float, *, more_is_better: bool, rounds: bool = False) -> tuple[str, str]:
-    """Verdict and note on one difference: beyond the tolerance and certain, too uncertain to tell, or the same."""
-    if (found.low > 0 or found.high < 0) and abs(found.value) > tolerance:
-        return ("better" if (found.value > 0) == more_is_better else "worse"), ""
-    if found.spread > tolerance:
-        more = "more rounds" if rounds else "more steps, or in turns with `mindrecipe bench`"
-        return "unclear", f"the noise of {100 * found.spread:.1f} % is larger than the tolerance: {more}"
-    return "same", ""
 
 
 def _plain(name: str, a: float | None, b: float | None, tolerances: Mapping[str, float]) -> Metric:

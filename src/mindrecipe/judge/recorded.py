@@ -74,6 +74,13 @@ class Recorded:
         return {rank: read_usage(path) for rank, path in _by_rank(self.path, "usage")}
 
     @cached_property
+    def restarts(self) -> list[dict[str, Any]]:
+        """The attempts that followed a failed one, as attempts.jsonl has them (launch/restart.py, Attempt)."""
+        file = self.path / "attempts.jsonl"
+        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+        return [attempt for attempt in map(json.loads, lines) if attempt["number"] > 1]
+
+    @cached_property
     def evaluation(self) -> dict[str, Any]:
         """The newest finished evaluation (see judge/evaluate.py); empty where there is none."""
         found = sorted((self.path / EVALUATIONS).glob("*/evaluation.json"), key=lambda path: path.stat().st_mtime)

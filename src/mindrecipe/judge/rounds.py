@@ -13,21 +13,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mindrecipe.judge.bootstrap import Difference
-from mindrecipe.judge.compare import Comparison, Metric, decide, overall
+from mindrecipe.judge.compare import Comparison
+from mindrecipe.judge.measured import Measured
+from mindrecipe.judge.verdicts import Metric, alone, decide, overall
 
 TIMES = ("throughput", "cpu_time", "step_p95", "memory")
 #: Student's t by degrees of freedom, at 1 - 0.05 / 8: the four of TIMES are judged at once, two-sided, and together they may be wrong
 #: in 5 % of the trials of identical recipes (Bonferroni); beyond the table the normal's 2.50 and a little more
 _T = (50.92, 8.86, 5.39, 4.31, 3.81, 3.52, 3.34, 3.21, 3.11, 3.04, 2.98, 2.93, 2.90, 2.86, 2.84, 2.81, 2.79, 2.77, 2.76)
 _BEYOND = 2.76
-#: two processes of one program differed in speed by up to 10.5 % while they lived, on a loaded machine (docs/benchmarks.md)
-ALONE = 0.15
 
 
 def together(rounds: Sequence[Comparison], tolerances: Mapping[str, float]) -> Comparison:
     """The verdict over all ``rounds``: of times and memory by the mean over rounds, of losses the worst of any round."""
     if len(rounds) == 1:
-        return _judged(rounds[0], [_alone(metric) for metric in rounds[0].metrics])
+        return _judged(rounds[0], [alone(metric, "--rounds 5") for metric in rounds[0].metrics])
     metrics = []
     for name in [metric.name for metric in rounds[0].metrics]:
         own = [metric for found in rounds for metric in found.metrics if metric.name == name]
@@ -44,12 +44,10 @@ def _judged(found: Comparison, metrics: list[Metric]) -> Comparison:
     return replace(found, metrics=metrics, verdict=verdict, why_not=unclear if verdict == "not comparable" else [])
 
 
-def _alone(metric: Metric) -> Metric:
-    """A difference of speed between one pair of processes may be of these two, and not of their recipes."""
-    timed = metric.name in TIMES and metric.low is not None
-    if not timed or metric.verdict not in ("better", "worse") or abs(metric.difference or 0.0) > ALONE:
-        return metric
-    return replace(metric, verdict="unclear", note=f"two processes of one recipe may differ by {100 * ALONE:.0f} %: --rounds 5")
+def joined(rounds: Sequence[Measured]) -> Measured:
+    """One side of all rounds: its steps one after the other; losses and the rest are of the first."""
+    blocks, cpu_blocks = ([block for each in rounds for block in getattr(each, name)] for name in ("blocks", "cpu_blocks"))
+    return replace(rounds[0], blocks=blocks, cpu_blocks=cpu_blocks)
 
 
 def interval(values: Sequence[float]) -> Difference:
@@ -63,7 +61,7 @@ def interval(values: Sequence[float]) -> Difference:
 
 def _mean(own: Sequence[Metric], tolerance: float) -> Metric:
     found = interval([metric.difference or 0.0 for metric in own])
-    verdict, note = decide(found, tolerance, more_is_better=own[0].name == "throughput", rounds=True)
+    verdict, note = decide(found, tolerance, more_is_better=own[0].name == "throughput", more="more --rounds")
     return replace(
         own[0],
         a=statistics.fmean(metric.a or 0.0 for metric in own),

@@ -6,7 +6,8 @@ import csv
 import io
 from collections.abc import Sequence
 
-from mindrecipe.judge.compare import Comparison, Metric
+from mindrecipe.judge.compare import Comparison
+from mindrecipe.judge.verdicts import Metric
 from mindrecipe.measure.view import text
 
 COMPARED = ("metric", "verdict", "A", "B", "difference", "95 % interval", "tolerance", "note")

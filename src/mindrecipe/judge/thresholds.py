@@ -33,17 +33,21 @@ THRESHOLDS: Mapping[str, Threshold] = {
 }
 
 
+def require(name: str, asked: str, mend: str) -> None:
+    """UserError for a ``name`` that is no metric: what was ``asked``, and ``mend`` with the nearest one."""
+    if name not in THRESHOLDS:
+        near = nearest_word(name.rstrip("="), THRESHOLDS, 1)
+        raise UserError(
+            f"{asked}: there is no such metric; there are {', '.join(THRESHOLDS)}", mend=mend.format(near[0] if near else "throughput")
+        )
+
+
 def parse(words: Sequence[str], base: Mapping[str, float] | None = None) -> dict[str, float]:
     """Tolerances by metric: the defaults, ``base`` (a baseline's) over them, over those ``words``, name=number. UserError for others."""
     found = {name: threshold.tolerance for name, threshold in THRESHOLDS.items()} | dict(base or {})
     for word in words:
         name, equals, text = word.partition("=")
-        if name not in THRESHOLDS or not equals:
-            near = nearest_word(name, THRESHOLDS, 1)
-            raise UserError(
-                f"--threshold {word}: there is no such metric; there are {', '.join(THRESHOLDS)}",
-                mend=f"--threshold {near[0] if near else 'throughput'}={text or 0.05}",
-            )
+        require(name if equals else f"{name}=", f"--threshold {word}", f"--threshold {{}}={text or 0.05}")
         try:
             value = float(text)
         except ValueError:

@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -103,12 +102,3 @@ def finished(path: Path) -> Recorded | None:
         run = Recorded(path)
         return run if run.summary.get("state") == "completed" else None
     return None
-
-
-def wait_for_steps(training: Training, count: int, poll: float = 0.05) -> list[StepRecord]:
-    """The next steps, once there are ``count`` of them, or it has ended."""
-    found: list[StepRecord] = []
-    while len(found) < count and training.running:
-        found += training.new_steps()
-        time.sleep(poll)
-    return found + training.new_steps()

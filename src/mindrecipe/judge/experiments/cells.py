@@ -64,9 +64,7 @@ def measure_cell(words: Sequence[str], folder: Path, *, warm_up: int, steps: int
         try:
             run = training.require_success()
         except UserError as fault:
-            said = [line for line in fault.what.splitlines()[1:] if line.strip()] or [fault.what]
-            told = next((line for line in said if "error" in line.lower()), said[-1])
-            return Cell(words=tuple(words), fault=told.strip()[:160])
+            return Cell(words=tuple(words), fault=reason(fault))
         finally:
             training.stop()
     return of_run(run, words, warm_up)
@@ -82,6 +80,12 @@ def of_run(run: Recorded, words: Sequence[str], warm_up: int) -> Cell:
         memory_bytes=run.summary.get("peak_memory_bytes"),
         final_loss=run.summary.get("final_loss"),
     )
+
+
+def reason(fault: UserError) -> str:
+    """Why a training failed, in the one line of what it said that tells most."""
+    said = [line for line in fault.what.splitlines()[1:] if line.strip()] or [fault.what]
+    return next((line for line in said if "error" in line.lower()), said[-1]).strip()[:160]
 
 
 def values_of(word: str) -> tuple[str, list[str]] | None:

@@ -66,16 +66,31 @@ def axes_of(words: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
 
 def measure(words: Sequence[str], folder: Path, *, warm_up: int, steps: int, told: Callable[[str], None] = lambda _: None) -> Grid:
     """Measure every cell that was not measured before."""
-    axes, shared = axes_of(words)
-    places = list(itertools.product(*axes.values()))
+    axes, trainings = trainings_of(words)
     cells: dict[Place, Cell] = {}
-    for number, place in enumerate(places, 1):
-        more = [word for name, value in zip(axes, place, strict=True) for word in _words_of(name, value)]
-        cells[place] = measure_cell(with_words(shared, *more), folder / "cells", warm_up=warm_up, steps=steps)
+    for number, (place, training) in enumerate(trainings.items(), 1):
+        cells[place] = measure_cell(training, folder / "cells", warm_up=warm_up, steps=steps)
         cost = cells[place].cost
         what = cells[place].fault or (f"{cost:.1f} us a token" if cost else "")
-        told(f"{number} of {len(places)}: {named(axes, place)}: {what}")
+        told(f"{number} of {len(trainings)}: {named(axes, place)}: {what}")
     return Grid(axes, cells)
+
+
+def trainings_of(words: Sequence[str]) -> tuple[dict[str, list[str]], dict[Place, list[str]]]:
+    """The axes, and the words of each cell's training. UserError for a grid that is none."""
+    axes, shared = axes_of(words)
+    found = {}
+    for place in itertools.product(*axes.values()):
+        more = [word for name, value in zip(axes, place, strict=True) for word in _words_of(name, value)]
+        found[place] = with_words(shared, *more)
+    return axes, found
+
+
+def each_value(axes: Mapping[str, Sequence[str]], trainings: Mapping[Place, list[str]]) -> list[list[str]]:
+    """So many of ``trainings`` that each value of each axis is in one of them."""
+    first = next(iter(trainings))
+    places = [(*first[:at], value, *first[at + 1 :]) for at, values in enumerate(axes.values()) for value in values]
+    return [trainings[place] for place in dict.fromkeys(places)]
 
 
 def transitions(grid: Grid) -> list[Transition]:

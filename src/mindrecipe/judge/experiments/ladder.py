@@ -1,4 +1,7 @@
-"""The ladder: a clean baseline, then one change at a time, each measured in turns with the best so far, and kept when it helps."""
+"""The ladder: a clean baseline, then one change at a time, each measured in turns with the best so far, and kept when it helps.
+
+A rung is several rounds, each of new processes (rounds.py): between two processes alone no usual change of speed could be told.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ from pathlib import Path
 
 from mindrecipe.errors import UserError
 from mindrecipe.judge import bench
-from mindrecipe.judge.compare import DESPITE, Comparison, compare, plain
-from mindrecipe.judge.experiments.cells import FEW, values_of
+from mindrecipe.judge.compare import DESPITE, Comparison, compare
+from mindrecipe.judge.experiments.cells import FEW, reason, values_of
 from mindrecipe.judge.measured import Measured
+from mindrecipe.judge.rounds import joined, together
 from mindrecipe.judge.tables import figure, percent
 from mindrecipe.judge.training import with_words
 from mindrecipe.measure.curves import percentile
@@ -53,12 +57,13 @@ def climb(
     folder: Path,
     *,
     tolerances: Mapping[str, float],
+    rounds: int,
     pairs: int,
     steps: int,
     told: Callable[[str], None] = lambda _: None,
 ) -> tuple[Measured | None, list[Rung]]:
-    """The baseline's figures, and a rung for each other value. Rungs that were measured before are not measured again."""
-    best = with_words(list(FEW), *words, *(f"{key}={values[0]}" for key, values in vary.items()))
+    """The baseline's figures, and a rung for each other value. Rounds that were measured before are not measured again."""
+    best = baseline_of(words, vary)
     baseline: Measured | None = None
     rungs: list[Rung] = []
     for key, values in vary.items():
@@ -67,17 +72,26 @@ def climb(
             told(f"{change} against the best so far")
             candidate = with_words(best, change)
             try:
-                a, b = _rung(best, candidate, folder, pairs=pairs, steps=steps, told=told)
+                measured = bench.rounds(
+                    best, candidate, folder / _name(best, candidate, pairs, steps), count=rounds, pairs=pairs, steps=steps, told=told
+                )
             except UserError as fault:
-                rungs.append(Rung(change=change, measured=None, comparison=None, kept=False, fault=fault.what.splitlines()[0]))
+                rungs.append(Rung(change=change, measured=None, comparison=None, kept=False, fault=reason(fault)))
                 continue
-            baseline = baseline or a
-            found = compare(a, b, tolerances, despite=DESPITE, only=JUDGED, paired=True)
+            baseline = baseline or joined([each.a for each in measured])
+            found = together(
+                [compare(each.a, each.b, tolerances, despite=DESPITE, only=JUDGED, paired=True) for each in measured], tolerances
+            )
             kept = helps(found)
-            rungs.append(Rung(change=change, measured=b, comparison=found, kept=kept))
+            rungs.append(Rung(change=change, measured=joined([each.b for each in measured]), comparison=found, kept=kept))
             if kept:
                 best = candidate
     return baseline, rungs
+
+
+def baseline_of(words: Sequence[str], vary: Mapping[str, Sequence[str]]) -> list[str]:
+    """The words of the baseline's training."""
+    return with_words(list(FEW), *words, *(f"{key}={values[0]}" for key, values in vary.items()))
 
 
 def helps(found: Comparison) -> bool:
@@ -117,17 +131,6 @@ def _figures(measured: Measured, found: Comparison | None) -> list[str]:
     ]
 
 
-def _rung(
-    best: Sequence[str], candidate: Sequence[str], folder: Path, *, pairs: int, steps: int, told: Callable[[str], None]
-) -> tuple[Measured, Measured]:
-    name = hashlib.sha256(json.dumps([best, candidate, pairs, steps]).encode()).hexdigest()[:10]
-    kept = folder / f"{name}.json"
-    if kept.is_file():
-        raw = json.loads(kept.read_text(encoding="utf-8"))
-        return Measured.from_dict(raw["a"]), Measured.from_dict(raw["b"])
-    number = 1
-    while (runs := folder / f"{name}-{number}").exists():  # begun before, and not finished
-        number += 1
-    found = bench.run(best, candidate, runs.absolute(), pairs=pairs, steps=steps, told=told)
-    kept.write_text(json.dumps(plain({"a": found.a.as_dict(), "b": found.b.as_dict()})) + "\n", encoding="utf-8")
-    return found.a, found.b
+def _name(best: Sequence[str], candidate: Sequence[str], pairs: int, steps: int) -> str:
+    """Of a rung's folder; more rounds of the same are added to those it has."""
+    return hashlib.sha256(json.dumps([best, candidate, pairs, steps]).encode()).hexdigest()[:10]

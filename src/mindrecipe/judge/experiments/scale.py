@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ def measure(
     if uneven:
         raise UserError(
             f"a batch of {batch} does not divide among {uneven[0]} ranks",
-            mend=f"dataset.batch_size={counts[-1] * max(1, batch // counts[-1])}",
+            mend=f"--batch {math.lcm(*counts) * max(1, batch // math.lcm(*counts))}",
         )
     points: list[Point] = []
     for kind in ("strong", "weak"):

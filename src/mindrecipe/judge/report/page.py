@@ -28,13 +28,21 @@ p,small{color:var(--soft);overflow-wrap:anywhere}
 .card{background:var(--card);border-radius:8px;padding:.8rem;min-width:0}
 .card td+td{white-space:nowrap}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.2rem .8rem .2rem 0;vertical-align:top}
-dl{display:grid;grid-template-columns:auto 1fr;gap:.1rem 1rem;margin:0}dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
+tr+tr>td{border-top:1px solid var(--grid)}
+dl{columns:19rem;column-gap:2rem;margin:0}dl div{display:grid;grid-template-columns:11rem 1fr;gap:.6rem;break-inside:avoid}
+dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
 svg{width:100%;height:auto;display:block}svg text{fill:var(--soft);font:11px system-ui,sans-serif}
 svg .grid{stroke:var(--grid);stroke-width:1}polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}.heat{fill:var(--s1)}
 pre{overflow-x:auto;background:var(--card);padding:.8rem;border-radius:8px;font-size:13px}summary{cursor:pointer;padding:.3rem 0}
 .key{display:inline-block;margin-right:1rem}.key i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.35em}
+@media(max-width:640px){body>.wide table,body>.wide tbody,body>.wide tr{display:block}body>.wide tr:first-child{display:none}
+body>.wide tr{padding:.5rem 0;border-top:1px solid var(--grid)}body>.wide td:empty{display:none}
+body>.wide td{display:grid;grid-template-columns:6.5rem 1fr;gap:.6rem;padding:.1rem 0;border:0;overflow-wrap:anywhere}
+body>.wide td::before{content:attr(data-name);color:var(--soft)}}
 .same,.completed{color:var(--good)}.worse,.failed,.diverged{color:var(--bad)}.better,.unclear,.not,.interrupted{color:var(--warn)}
 """ + "".join(f"polyline.s{n}{{stroke:var(--s{n})}}.f{n}{{fill:var(--s{n});background:var(--s{n})}}" for n in range(svg.COLOURS))
+
+_SHORT = 22
 
 
 def page(content: Sheet, title: str = "mindrecipe report") -> str:
@@ -44,15 +52,18 @@ def page(content: Sheet, title: str = "mindrecipe report") -> str:
     body += [_comparison(runs[0], other, found) for other, found in zip(runs[1:], content.comparisons, strict=True)]
     body.append("<h2>Curves</h2>")
     names = dict.fromkeys(name for run in runs for name in run.curves)
-    cards = [_card(name, svg.curves({run.title: run.curves.get(name, []) for run in runs} | _mean(name, runs))) for name in names]
+    cards = [_curve(name, runs) for name in names]
     body.append(f'<div class="grid">{"".join(cards)}</div>')
     body += [_details(run) for run in runs]
     return _document(title, "".join(body))
 
 
-def _mean(name: str, runs: Sequence[RunSheet]) -> dict[str, Curve]:
-    """Over the loss of a single run its moving mean; with several runs there are lines enough."""
-    return {"mean of 20": runs[0].loss_mean} if name == "loss" and len(runs) == 1 else {}
+def _curve(name: str, runs: Sequence[RunSheet]) -> str:
+    """One line a run; over the loss of a single run its moving mean. With several runs there are lines enough."""
+    if name != "loss" or len(runs) > 1:
+        return _card(name, svg.curves({run.title: run.curves.get(name, []) for run in runs}))
+    lines: dict[str, Curve] = {"each step": runs[0].curves[name], "mean of 20": runs[0].loss_mean}
+    return _card(name, svg.curves(lines) + _legend(list(lines)))
 
 
 def table_page(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], drawings: Mapping[str, str], notes: Sequence[str]) -> str:
@@ -82,7 +93,8 @@ def _overview(runs: Sequence[RunSheet]) -> str:
     cards = []
     for run in runs:
         rows = "".join(
-            f"<dt>{escape(name)}</dt><dd{_class(value) if name == 'state' else ''}>{escape(value)}</dd>" for name, value in run.figures
+            f"<div><dt>{escape(name)}</dt><dd{_class(value) if name == 'state' else ''}>{escape(value)}</dd></div>"
+            for name, value in run.figures
         )
         cards.append(f'<section class="card"><h3>{escape(run.title)}</h3><dl>{rows}</dl><small>{escape(run.path)}</small></section>')
     return f'<div class="grid">{"".join(cards)}</div>'
@@ -99,8 +111,11 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], verdict: str) 
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = []
     for row in rows:
-        cells = zip(columns, row, strict=True)
-        body.append("".join(f"<td{_class(cell) if name == verdict else ''}>{escape(cell)}</td>" for name, cell in cells))
+        short = [cell.replace(" ", "\u00a0") if len(cell) < _SHORT else cell for cell in row]  # a figure stays with its unit
+        cells = zip(columns, short, strict=True)
+        body.append(
+            "".join(f'<td data-name="{escape(name)}"{_class(cell) if name == verdict else ""}>{escape(cell)}</td>' for name, cell in cells)
+        )
     return f'<div class="wide"><table><tr>{head}</tr>{"".join(f"<tr>{row}</tr>" for row in body)}</table></div>'
 
 
@@ -130,7 +145,7 @@ def _profile(profile: Profile | None) -> str:
     """What the profiler saw: figures, operators, scopes, memory, links."""
     if profile is None:
         return ""
-    figures = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in told.figures(profile))
+    figures = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in told.figures(profile))
     memory = profile.memory
     curve = [(time, used / 2**20) for time, used in memory.curve] if memory else []
     cards = [

@@ -118,6 +118,7 @@ def figures(run: Recorded) -> list[tuple[str, str]]:
         ("clipped steps", told("clipped_steps", str)),
         ("skipped steps (overflow)", told("overflow_steps", str)),
         ("loss spikes", told("spikes", lambda found: str(len(found)))),
+        ("restarts", ", ".join(f"from step {attempt['from_step']}" for attempt in run.restarts)),
     ]
     return [(name, value) for name, value in rows if value]
 

@@ -9,8 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-WIDTH, HEIGHT = 480, 220
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 26
+WIDTH, HEIGHT = 360, 190  # about the pixels of a card on a phone: letters keep their size
+_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 10, 10, 26
 COLOURS = 6
 Points = Sequence[tuple[float, float]]
 
@@ -22,7 +22,7 @@ def curves(series: Mapping[str, Points], *, unit_x: str = "step") -> str:
         return ""
     xs, ys = [x for x, _ in points], [y for _, y in points]
     low_x, high_x = min(xs), max(xs)
-    least, most = min(ys), max(ys)
+    least, most = _widened(min(ys), max(ys))
     ticks = nice_ticks(least, most)
     low_y, high_y = min(ticks[0], least), max(ticks[-1], most)
 
@@ -32,10 +32,10 @@ def curves(series: Mapping[str, Points], *, unit_x: str = "step") -> str:
         return f"{_LEFT + across * (WIDTH - _LEFT - _RIGHT):.1f},{HEIGHT - _BOTTOM - up * (HEIGHT - _TOP - _BOTTOM):.1f}"
 
     parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
-    for tick in ticks:
+    for tick, label in zip(ticks, labels(ticks), strict=True):
         y = place(low_x, tick).split(",")[1]
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y}" dy="4" text-anchor="end">{tick:.4g}</text>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y}" dy="4" text-anchor="end">{label}</text>')
     for x, anchor in ((low_x, "start"), (high_x, "end")):
         parts.append(f'<text x="{place(x, low_y).split(",")[0]}" y="{HEIGHT - 8}" text-anchor="{anchor}">{x:.4g}</text>')
     parts.append(f'<text x="{(WIDTH + _LEFT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(unit_x)}</text>')
@@ -43,6 +43,21 @@ def curves(series: Mapping[str, Points], *, unit_x: str = "step") -> str:
         path = " ".join(place(x, y) for x, y in line)
         parts.append(f'<polyline class="s{number % COLOURS}" points="{path}"><title>{escape(name)}</title></polyline>')
     return "".join([*parts, "</svg>"])
+
+
+#: a curve that moves by less than this share of itself is drawn as the nearly flat line that it is
+_FLAT = 0.02
+
+
+def _widened(least: float, most: float) -> tuple[float, float]:
+    room = (_FLAT * max(abs(least), abs(most)) - (most - least)) / 2
+    return (least - room, most + room) if room > 0 else (least, most)
+
+
+def labels(ticks: Sequence[float]) -> list[str]:
+    """The ticks as short as they can be, and no two alike."""
+    digits = next((digits for digits in range(4, 17) if len({f"{tick:.{digits}g}" for tick in ticks}) == len(ticks)), 17)
+    return [f"{tick:.0f}" if 1e4 <= abs(tick) < 1e6 and tick == round(tick) else f"{tick:.{digits}g}" for tick in ticks]
 
 
 #: below it, quotients of floats lose their digits
@@ -64,11 +79,11 @@ def nice_ticks(low: float, high: float, count: int = 6) -> list[float]:
 
 def stacked_bar(shares: Mapping[str, float]) -> str:
     """A bar of shares that add up to one, with what each is in a tooltip."""
-    parts, x = ['<svg viewBox="0 0 480 34" role="img" preserveAspectRatio="none">'], 0.0
+    parts, x = [f'<svg viewBox="0 0 {WIDTH} 28" role="img">'], 0.0
     for number, (name, share) in enumerate(shares.items()):
-        width = 480 * share
+        width = WIDTH * share
         parts.append(
-            f'<rect class="f{number % COLOURS}" x="{x:.2f}" y="2" width="{width:.2f}" height="30">'
+            f'<rect class="f{number % COLOURS}" x="{x:.2f}" y="2" width="{width:.2f}" height="24">'
             f"<title>{escape(name)}: {100 * share:.1f} %</title></rect>"
         )
         x += width
