@@ -20,6 +20,7 @@ from fakes import HERE, PATIENCE, processes_of, steps_of, wait_for
 from mindrecipe.launch import LaunchPlan, command_lines
 from mindrecipe.launch.claim import holder
 from mindrecipe.launch.ports import free_port
+from said import as_from_a_terminal
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -60,6 +61,7 @@ def script(name: str, *words: object, **options: Any) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=as_from_a_terminal,  # noqa: PLW1509 - two system calls
         **options,
     )
 
