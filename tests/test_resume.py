@@ -215,7 +215,9 @@ def test_another_batch_size_keeps_the_place_in_the_data(here: Path) -> None:
     start = decide(asked.derived)
     assert start.resume is not None and start.resume.step == 20
     assert "counted as step 20, since the global batch is another one" in start.said[0]
-    assert asked.lower(Place(output_dir="/r", train_files=("x",), resume=start.resume))["callbacks"][0]["stop_step"] == 30
+    resumed, whole = (asked.lower(Place(output_dir="/r", train_files=("x",), resume=each)) for each in (start.resume, None))
+    assert resumed["callbacks"][0]["stop_step"] == 30
+    assert resumed["lr_schedule"] == whole["lr_schedule"], "the learning rate knows nothing of what was resumed"
 
 
 @pytest.mark.parametrize("run_dir", [None, "exp1", "a b"])

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from said import as_from_a_terminal
+
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -26,6 +28,7 @@ def test_a_build_that_is_stopped_leaves_nothing(number: signal.Signals, tmp_path
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        preexec_fn=as_from_a_terminal,  # noqa: PLW1509 - two system calls
     )
     deadline = time.monotonic() + 300
     while not list(cache.glob("*.building-*")):

@@ -20,6 +20,9 @@ from mindrecipe.measure.record import StepRecord, read_steps
 pytestmark = pytest.mark.e2e
 
 TRAIN = str(Path(sys.executable).parent / "train")
+#: compiled in a third of the time
+THIN = ("+model=llama2_tiny", "model.num_layers=1")
+TWO = ("+model=qwen3_tiny", "model.num_layers=1", "parallel=data", "launch.workers=2")
 FILES = {"config.yaml", "overrides.yaml", "mindformers.yaml", "lock.json", "metrics.jsonl", "summary.json", "logs", "checkpoint"}
 
 
@@ -73,7 +76,7 @@ def test_the_mcore_architecture_learns(tmp_path: Path) -> None:
 
 def test_two_ranks_through_msrun(tmp_path: Path) -> None:
     """Of the mcore architecture; of the other one: tests/docs, tests/drill, tests/worker."""
-    done = train(tmp_path, "+model=qwen3_tiny", "parallel=data", "launch.workers=2", "schedule.total_steps=6", "evaluate.max_batches=2")
+    done = train(tmp_path, *TWO, "schedule.total_steps=6", "evaluate.max_batches=2")
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = run_dirs(tmp_path)
     assert len(records(run)) == 6
@@ -89,7 +92,7 @@ def test_a_cluster_recipe_says_what_is_missing_and_writes_nothing(tmp_path: Path
 
 
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
-    words = ["+model=llama2_tiny", "schedule.total_steps=30", "checkpoint=steps", "checkpoint.save_steps=4", "evaluate=off"]
+    words = [*THIN, "schedule.total_steps=30", "checkpoint=steps", "checkpoint.save_steps=4", "evaluate=off"]
     straight = tmp_path / "straight"
     straight.mkdir()
     assert train(straight, *words).returncode == 0
@@ -119,7 +122,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path) -> Non
 def test_a_run_that_diverges_is_not_a_success(tmp_path: Path) -> None:
     done = train(
         tmp_path,
-        "+model=llama2_tiny",
+        *THIN,
         "optimizer.learning_rate=1e20",
         "optimizer.grad_clip=null",
         "schedule=constant",
@@ -133,6 +136,6 @@ def test_a_run_that_diverges_is_not_a_success(tmp_path: Path) -> None:
 
 def test_each_job_of_a_sweep_has_its_own_run(tmp_path: Path) -> None:
     short = ["schedule.total_steps=3", "evaluate=off", "checkpoint=off", "monitor=quiet"]
-    done = train(tmp_path, "+model=llama2_tiny", "optimizer.learning_rate=1e-3,1e-4", *short, "--multirun")
+    done = train(tmp_path, *THIN, "optimizer.learning_rate=1e-3,1e-4", *short, "--multirun")
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(run_dirs(tmp_path)) == 2

@@ -1,4 +1,8 @@
-"""A run that goes on from a checkpoint gives the losses of the run that was not stopped, bit for bit, whatever its learning rate does."""
+"""A run that goes on from a checkpoint gives the losses of the run that was not stopped, bit for bit, whatever its learning rate does.
+
+Of each shape one: a rise, cycles, phases (a half cosine is the other drills'). That no schedule remembers anything but the step is
+asserted of all in tests/lower/test_mindformers.py, that its settings are the same after a resume in tests/test_resume.py.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,9 @@ import pytest
 from small_run import SMALL
 
 from mindrecipe.measure.record import read_steps
-from mindrecipe.paths import shipped
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
-SCHEDULES = sorted(path.stem for path in (shipped("conf") / "schedule").glob("*.yaml"))
+SCHEDULES = ["constant_cooldown", "cosine_restarts", "wsd"]
 
 
 def train(folder: Path, *words: str) -> dict[int, float]:

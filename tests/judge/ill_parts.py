@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from mindformers.tools.register import MindFormerModuleType, MindFormerRegister
@@ -17,9 +19,15 @@ def _rows(dataset_files: Any, shuffle: bool) -> Any:
 
 @MindFormerRegister.register(MindFormerModuleType.DATASET_LOADER)
 def SlowMindDataset(dataset_files: Any, shuffle: bool = False, **ignored: Any) -> Any:
-    """Every row takes its time."""
+    """Every row takes its time, and the longer as long as nothing is trained: while the graph is compiled, however long that takes, few
+    are made in stock.
+    """
+    count, metrics = itertools.count(), Path(os.environ["LOCAL_DEFAULT_PATH"]) / "metrics.jsonl"
 
     def wait(row: Any) -> Any:
+        until = time.monotonic() + (3.0 if next(count) > 3 else 0.0)
+        while time.monotonic() < until and not (metrics.exists() and metrics.stat().st_size):
+            time.sleep(0.02)
         time.sleep(0.3)
         return row
 

@@ -18,7 +18,7 @@ OF_THE_MACHINE = {"noisy_machine", "drift", "stalls", "checkpoint_stalls"}
 #: shares of the time: threads that fetch rows wait longer on a machine that others use
 OF_WAITING = {"data_bound", "host_bottleneck"}
 #: keeps compiling and computing short, so that what is made to be slow is what takes the time
-THIN = ("model.num_layers=1", "model.seq_length=64")
+THIN = ("model.num_layers=1",)
 
 
 def named(found: Sequence[Diagnosis]) -> list[str]:
@@ -38,7 +38,7 @@ def test_a_healthy_run(healthy: Recorded) -> None:
 
 def test_a_slow_data_set(tmp_path: Path) -> None:
     slow = ("run.imports=[ill_parts]", "native.train_dataset.data_loader.type=SlowMindDataset", "dataset.batch_size=1")
-    bound = of(diagnose(run(tmp_path, *slow, *THIN, steps=24)), "data_bound")
+    bound = of(diagnose(run(tmp_path, *slow, *THIN, steps=28)), "data_bound")
     assert "dataset.num_parallel_workers=4" in bound.mend
 
 
@@ -70,7 +70,7 @@ def test_dirty_data(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("".join(clean))
     (tmp_path / "heldout.txt").write_text("".join(clean[:10]))
     text = ("dataset=text", "dataset.files=[text.txt]", "dataset.heldout_files=[heldout.txt]", "dataset.tokenizer=bytes")
-    found = diagnose(run(tmp_path, *text, "model.num_layers=1", "model.vocab_size=320", "dataset.shuffle=false", steps=120))
+    found = diagnose(run(tmp_path, *text, "model.vocab_size=320", "dataset.shuffle=false", steps=120))
     assert named(found) == ["dirty_data"] and "read the rows of those steps" in of(found, "dirty_data").mend
 
 

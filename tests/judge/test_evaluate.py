@@ -39,7 +39,9 @@ def test_an_earlier_checkpoint_on_other_data(healthy: Recorded, tmp_path: Path) 
 
 @pytest.mark.e2e
 def test_the_mcore_architecture(tmp_path: Path) -> None:
-    trained = run(tmp_path, "model=qwen3_tiny", "evaluate=at_end", "evaluate.max_batches=2", "checkpoint=final", steps=5)
+    trained = run(
+        tmp_path, "model=qwen3_tiny", "model.num_layers=1", "evaluate=at_end", "evaluate.max_batches=2", "checkpoint=final", steps=5
+    )
     found = judging.evaluate(trained, passes=2, max_batches=2)
     assert found.loss == pytest.approx(trained.summary["heldout_loss"], abs=1e-5)
 

@@ -37,4 +37,4 @@ def nothing_is_left(run_dir: Path) -> Iterator[None]:
     left = processes_of(run_dir)
     for process in left:
         process.kill()
-    assert not left, f"left behind: {[process.cmdline() for process in left]}"
+    assert not left, f"left behind: {left}"

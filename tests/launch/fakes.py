@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from mindrecipe.checkpoints.find import find
 from mindrecipe.launch import LaunchPlan, RestartPolicy, launch
 from mindrecipe.launch.processes import RUN_ID, environment_of
 from mindrecipe.measure.view import PlainView, make_view
+from said import as_from_a_terminal
 
 HERE = Path(__file__).parent
 
@@ -114,7 +114,8 @@ class Launcher:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": str(source)},
+                preexec_fn=as_from_a_terminal,  # noqa: PLW1509 - two system calls
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(source), str(HERE.parent)])},
             )
 
     def trains(self, steps: int = 3) -> Launcher:
@@ -152,7 +153,6 @@ def main() -> None:
             options[name] = kind(options[name])
     options["real_msrun"] = options.get("real_msrun") == "True"
     restarts = RestartPolicy(max_restarts=int(options.pop("max_restarts", 0)), backoff=float(options.pop("backoff", 0.1)))
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     plan = fake_plan(Path(run_dir), int(ranks), restarts=restarts, **options)
     outcome = launch(plan, make_view("plain"), goes_on(plan))
     sys.exit(outcome.exit_code)

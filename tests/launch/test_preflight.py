@@ -13,6 +13,7 @@ import pytest
 from mindrecipe.derive.surroundings import existing_parent
 from mindrecipe.errors import UserError, UserErrors
 from mindrecipe.launch import LaunchPlan, preflight
+from mindrecipe.launch.ports import free_port
 from mindrecipe.launch.preconditions import own_addresses
 
 OWN = next((address for address in own_addresses() if not address.startswith(("127.", "::1")) and ":" not in address), None)
@@ -62,7 +63,7 @@ def test_a_loopback_address_is_no_use_to_others(tmp_path: Path) -> None:
 @pytest.mark.skipif(OWN is None, reason="this machine has no address but loopback")
 def test_the_first_host_is_the_one_with_the_address(tmp_path: Path) -> None:
     assert "two schedulers would start" in str(refused(run_dir=tmp_path / "r", nodes=2, node_rank=1, master_addr=OWN))
-    preflight(LaunchPlan(run_dir=tmp_path / "r", nodes=2, node_rank=0, master_addr=OWN or "", master_port=29871))
+    preflight(LaunchPlan(run_dir=tmp_path / "r", nodes=2, node_rank=0, master_addr=OWN or "", master_port=free_port()))
 
 
 def test_a_first_host_without_the_address_would_wait_for_ever(tmp_path: Path) -> None:

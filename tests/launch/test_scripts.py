@@ -20,6 +20,7 @@ from fakes import HERE, PATIENCE, processes_of, steps_of, wait_for
 from mindrecipe.launch import LaunchPlan, command_lines
 from mindrecipe.launch.claim import holder
 from mindrecipe.launch.ports import free_port
+from said import as_from_a_terminal
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -60,6 +61,7 @@ def script(name: str, *words: object, **options: Any) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=as_from_a_terminal,  # noqa: PLW1509 - two system calls
         **options,
     )
 
@@ -160,14 +162,14 @@ def test_what_is_wrong_is_told_with_exit_code_2(frozen: Callable[..., Path], run
 @pytest.mark.skipif(shutil.which("flock") is None, reason="there is no flock on this machine (Debian: util-linux)")
 def test_a_run_directory_belongs_to_one_at_a_time(frozen: Callable[..., Path], run_dir: Path, python: Path) -> None:
     words = ["--run-dir", frozen(2, FAKE_STEPS=5000), "--python", python, "--port"]
-    first = script("msrun_local.sh", *words, 29460)
+    first = script("msrun_local.sh", *words, free_port())
     wait_for(lambda: steps_of(run_dir) > 2)
-    code, _, err = said(script("msrun_local.sh", *words, 29461))
+    code, _, err = said(script("msrun_local.sh", *words, free_port()))
     assert code == 2 and f"process {first.pid} trains in {run_dir} now" in err
     assert holder(run_dir) == str(first.pid)
     first.terminate()
-    assert said(first, timeout=10)[0] == 143
-    wait_for(lambda: holder(run_dir) is None, timeout=3)
+    assert said(first)[0] == 143
+    wait_for(lambda: holder(run_dir) is None)
 
 
 def test_a_node_rank_beyond_the_hosts(frozen: Callable[..., Path], run_dir: Path) -> None:

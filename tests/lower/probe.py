@@ -8,6 +8,7 @@ Each job is {"what": one of the functions below, "path": a YAML, ...}; an answer
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -37,12 +38,18 @@ def load(path: str) -> Any:
 
 
 def lr(path: str, steps: list[int]) -> list[float]:
-    """The learning rate at each of ``steps``, from mindformers' schedule."""
+    """The learning rate at each of ``steps``, from mindformers' schedule, whatever step is asked for first: that of a resumed run is."""
     import mindspore as ms
     from mindformers.core.lr import build_lr
 
-    schedule = build_lr(_load(path).lr_schedule)
-    return [float(schedule(ms.Tensor(step, ms.int32)).asnumpy()) for step in steps]
+    def rates(asked: list[int]) -> list[float]:
+        schedule = build_lr(_load(path).lr_schedule)
+        return [float(schedule(ms.Tensor(step, ms.int32)).asnumpy()) for step in asked]
+
+    found, backwards = rates(steps), rates(steps[::-1])[::-1]
+    if not (found == backwards or any(math.isnan(rate) for rate in found)):
+        raise AssertionError(f"it remembers what it was asked before: {found}, from the last step backwards {backwards}")
+    return found
 
 
 def _network(path: str) -> tuple[Any, Any]:
