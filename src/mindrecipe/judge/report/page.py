@@ -32,7 +32,8 @@ tr+tr>td{border-top:1px solid var(--grid)}
 dl{columns:19rem;column-gap:2rem;margin:0}dl div{display:grid;grid-template-columns:11rem 1fr;gap:.6rem;break-inside:avoid}
 dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
 svg{width:100%;height:auto;display:block}svg text{fill:var(--soft);font:11px system-ui,sans-serif}
-svg .grid{stroke:var(--grid);stroke-width:1}polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}.heat{fill:var(--s1)}
+svg .grid{stroke:var(--grid);stroke-width:1}polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}
+.heat{fill:var(--s1);shape-rendering:crispEdges}
 pre{overflow-x:auto;background:var(--card);padding:.8rem;border-radius:8px;font-size:13px}summary{cursor:pointer;padding:.3rem 0}
 .key{display:inline-block;margin-right:1rem}.key i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.35em}
 @media(max-width:640px){body>.wide table,body>.wide tbody,body>.wide tr{display:block}body>.wide tr:first-child{display:none}
@@ -152,7 +153,10 @@ def _profile(profile: Profile | None) -> str:
         f'<section class="card"><h3>the profile of rank {profile.rank}</h3><dl>{figures}</dl></section>',
         _card("operators: share of their time by where they stand", _shares(told.largest(profile.scopes)) if profile.scopes else ""),
         _card("memory while it was profiled, MiB", svg.curves({"allocated": curve}, unit_x="s")),
-        _card("links: what went from the rank of a row to that of a column", svg.heat_map(told.matrix(profile), unit="MB")),
+        _card(
+            "links: what went from the rank of a row to that of a column",
+            svg.heat_map(told.matrix(profile), unit="MB", columns=list(told.matrix(profile))),
+        ),
     ]
     tables = (_table(columns, rows, "") for columns, rows in told.tables(profile, top=15) if rows)
     cards += [f'<section class="card">{table}</section>' for table in tables]
