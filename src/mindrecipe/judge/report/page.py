@@ -28,7 +28,7 @@ p,small{color:var(--soft);overflow-wrap:anywhere}
 .card{background:var(--card);border-radius:8px;padding:.8rem;min-width:0}
 .card td+td{white-space:nowrap}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.2rem .8rem .2rem 0;vertical-align:top}
-tr+tr>td{border-top:1px solid var(--grid)}
+td[data-short]{white-space:nowrap}tr+tr>td{border-top:1px solid var(--grid)}
 dl{columns:19rem;column-gap:2rem;margin:0}dl div{display:grid;grid-template-columns:11rem 1fr;gap:.6rem;break-inside:avoid}
 dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
 svg{width:100%;height:auto;display:block}svg text{fill:var(--soft);font:11px system-ui,sans-serif}
@@ -112,11 +112,11 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], verdict: str) 
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = []
     for row in rows:
-        short = [cell.replace(" ", "\u00a0") if len(cell) < _SHORT else cell for cell in row]  # a figure stays with its unit
-        cells = zip(columns, short, strict=True)
-        body.append(
-            "".join(f'<td data-name="{escape(name)}"{_class(cell) if name == verdict else ""}>{escape(cell)}</td>' for name, cell in cells)
-        )
+        cells = []
+        for name, cell in zip(columns, row, strict=True):
+            short = " data-short" if len(cell) < _SHORT else ""  # a figure stays with its unit
+            cells.append(f'<td data-name="{escape(name)}"{short}{_class(cell) if name == verdict else ""}>{escape(cell)}</td>')
+        body.append("".join(cells))
     return f'<div class="wide"><table><tr>{head}</tr>{"".join(f"<tr>{row}</tr>" for row in body)}</table></div>'
 
 
