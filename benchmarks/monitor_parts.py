@@ -10,6 +10,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from mindrecipe.worker import board, callback, gauges, journal, usage
@@ -34,9 +35,8 @@ def timed(owner: Any, name: str, what: str) -> None:
 def at_the_end(work: Callable[..., None]) -> Callable[..., None]:
     def tell(end: Any, run_context: Any) -> None:
         work(end, run_context)
-        folder = end._journal._events.name.rpartition("/")[0]
-        with open(f"{folder}/hook_times.json", "w", encoding="utf-8") as file:
-            json.dump({"spent": SPENT, "shapes": [list(weight.shape) for weight in end._weights]}, file)
+        told = {"spent": SPENT, "shapes": [list(weight.shape) for weight in end._weights]}
+        Path(end._journal._events.name).with_name("hook_times.json").write_text(json.dumps(told), encoding="utf-8")
 
     return tell
 
