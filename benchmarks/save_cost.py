@@ -1,87 +1,81 @@
-"""What saving costs a training: the stall of one checkpoint, synchronous and asynchronous, as a share of a step, and of all steps together.
+"""What saving costs a training: the stall of one checkpoint, and what the steps after it take longer, synchronous and asynchronous.
 
-    python benchmarks/save_cost.py [--rounds 2] [--steps 40] [--every 5] [overrides of train]
+    python benchmarks/save_cost.py [--pairs 12] [--every 8] [overrides of train]
 
-In turns, each in processes of its own: without checkpoints, with synchronous ones, with asynchronous ones. A stall is the time that the
-saving callback held a step up (``checkpoint_time`` in metrics.jsonl). What is written beside the training slows it down too: that is in the
-last column, the time of all warm steps over that of the run which saves nothing.
+One run, whose saves are in turns synchronous and in the background (alternate_saves.py): each pair meets the same machine within
+seconds. A stall is the time that the saving callback held a step up (``checkpoint_time`` in metrics.jsonl). What is written beside the
+training slows it down too: the steps from a save to the middle between two saves, the saving one included, are compared with those from
+there to the next save. The table gives medians, and of the differences within pairs the median and how many have its sign, with the chance
+that as many or more would have one sign were there no difference (a two-sided sign test).
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
+import math
 import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from mindrecipe.checkpoints.find import find
 from mindrecipe.measure.record import StepRecord, read_steps
 
-MEDIUM = ["+model=llama2_tiny", "model.hidden_size=256", "model.num_heads=8", "model.intermediate_size=null", "dataset.batch_size=4"]
-WARM = 5
-KINDS = {"none": [], "synchronous": ["checkpoint.async_save=false"], "asynchronous": ["checkpoint.async_save=true"]}
+#: many weights and little to compute: most of them are a vocabulary's
+LARGE = ["+model=llama2_tiny", "model.hidden_size=512", "model.num_heads=8", "model.num_layers=1", "model.intermediate_size=null"]
+LARGE += ["model.vocab_size=24000", "model.seq_length=64", "dataset.batch_size=1", "dataset.tokenizer=bytes"]
+HERE = Path(__file__).parent
 
 
-@dataclass
-class Seen:
-    """Of one kind, over all rounds, in seconds: steps that did not save, stalls of those that did, all warm steps of each round."""
-
-    steps: list[float] = field(default_factory=list)
-    stalls: list[float] = field(default_factory=list)
-    wholes: list[float] = field(default_factory=list)
-    size: int = 0
-
-
-def run(folder: Path, kind: str, asked: argparse.Namespace) -> Seen:
-    """Train once."""
-    words = [*asked.overrides, f"schedule.total_steps={asked.steps}", "evaluate=off", f"run.dir={folder}", "monitor.console=quiet"]
-    words += ["checkpoint=off"] if kind == "none" else ["checkpoint=steps", f"checkpoint.save_steps={asked.every}", *KINDS[kind]]
-    subprocess.run([str(Path(sys.executable).parent / "train"), *words], check=True, stdout=subprocess.DEVNULL)
-    records = list(read_steps(folder / "metrics.jsonl"))[WARM:]
-    saving = [record for record in records if kind != "none" and record.step % asked.every == 0]
-    found = find(folder).complete
-    return Seen(
-        steps=[record.step_time for record in records if record not in saving],
-        stalls=[record.checkpoint_time for record in saving],
-        wholes=[_whole(records)],
-        size=sum(path.stat().st_size for path in found[-1].files) if found else 0,
-    )
+def run(folder: Path, asked: argparse.Namespace) -> None:
+    """Train once. The first pair of saves is not counted, and half a cycle follows the last."""
+    steps = asked.every * (2 * asked.pairs + 3) + asked.every - 1
+    words = [*asked.overrides, f"schedule.total_steps={steps}", "evaluate=off", f"run.dir={folder}", "monitor.console=quiet"]
+    words += ["checkpoint=steps", f"checkpoint.save_steps={asked.every}", "checkpoint.keep=2", "checkpoint.async_save=true"]
+    words += ["run.imports=[alternate_saves]", f"native.callbacks.AlternateSaves.every={asked.every}"]
+    subprocess.run([str(Path(sys.executable).parent / "train"), *words], check=True, stdout=subprocess.DEVNULL, cwd=HERE)
 
 
-def _whole(records: list[StepRecord]) -> float:
-    return sum(record.step_time for record in records)
+def told(name: str, synchronous: list[float], asynchronous: list[float]) -> str:
+    """A row of the table; figures in seconds."""
+    differences = [left - right for left, right in zip(synchronous, asynchronous, strict=True)]
+    median = statistics.median(differences)
+    same = sum(math.copysign(1, difference) == math.copysign(1, median) for difference in differences)
+    most = max(same, len(differences) - same)
+    chance = min(1.0, 2 * sum(math.comb(len(differences), k) for k in range(most, len(differences) + 1)) / 2 ** len(differences))
+    left, right = statistics.median(synchronous), statistics.median(asynchronous)
+    figures = "".join(f"{1e3 * value:>10.0f} ms" for value in (left, right, median))
+    return f"{name:<22}{figures}{f'{same} of {len(differences)}':>12}{chance:>10.2g}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--every", type=int, default=5)
-    parser.add_argument("overrides", nargs="*", default=MEDIUM)
+    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--every", type=int, default=8)
+    parser.add_argument("overrides", nargs="*", default=LARGE)
     asked = parser.parse_args()
-    seen = {kind: Seen() for kind in KINDS}
     with tempfile.TemporaryDirectory(prefix="save-cost-") as place:
-        for number in range(asked.rounds):
-            for kind, all_of in seen.items():
-                folder = Path(place) / f"{kind}_{number}"
-                one = run(folder, kind, asked)
-                all_of.steps += one.steps
-                all_of.stalls += one.stalls
-                all_of.wholes += one.wholes
-                all_of.size = max(all_of.size, one.size)
-                shutil.rmtree(folder)
-    base = statistics.median(seen["none"].wholes)
-    print(f"a checkpoint every {asked.every} of {asked.steps} steps, {max(each.size for each in seen.values()) / 2**20:.1f} MiB each")
-    print(f"{'saving':<14}{'step':>10}{'stall':>10}{'of a step':>11}{'all steps':>11}{'over none':>11}")
-    for kind, each in seen.items():
-        step, stall = statistics.median(each.steps), statistics.median(each.stalls) if each.stalls else 0.0
-        whole = statistics.median(each.wholes)
-        print(f"{kind:<14}{1e3 * step:>7.0f} ms{1e3 * stall:>7.0f} ms{stall / step:>10.0%}{whole:>9.2f} s{whole / base:>11.2f}")
+        folder = Path(place) / "run"
+        run(folder, asked)
+        records = {record.step: record for record in read_steps(folder / "metrics.jsonl")}
+        size = sum(path.stat().st_size for path in find(folder).complete[-1].files)
+    saves = [asked.every * number for number in range(3, 2 * asked.pairs + 3)]  # the third is synchronous, the fourth not, ...
+    stalls = [records[step].checkpoint_time for step in saves]
+    half = asked.every // 2
+    extra = [_sum(records, step, half) - _sum(records, step + half, half) for step in saves]
+    step = statistics.median(record.step_time for record in records.values() if record.step % asked.every >= half)
+    print(f"a checkpoint of {size / 2**20:.0f} MiB every {asked.every} steps of {1e3 * step:.0f} ms; {asked.pairs} pairs of saves")
+    print(f"{'':<22}{'sync':>13}{'async':>13}{'difference':>13}{'same sign':>12}{'chance':>10}")
+    print(told("stall", stalls[::2], stalls[1::2]))
+    print(told(f"longer, {half} steps in all", extra[::2], extra[1::2]))
+    shares = [statistics.median(kind) / step for kind in (stalls[::2], stalls[1::2])]
+    print(f"a stall in steps: {shares[0]:.2f} synchronous, {shares[1]:.2f} asynchronous")
     return 0
+
+
+def _sum(records: dict[int, StepRecord], first: int, count: int) -> float:
+    return sum(records[step].step_time for step in range(first, first + count))
 
 
 if __name__ == "__main__":

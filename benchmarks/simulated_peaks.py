@@ -59,8 +59,27 @@ MOE = [
     "router_aux_loss_coef:0.001,decoder_sparse_step:1,rms_norm_eps:1.0e-6,rope_theta:1000000.0,max_position_embeddings:4096,"
     "initializer_range:0.02}",
 ]  # fmt: skip
+#: the same with a shared expert
+SHARED = [word.replace("num_experts:8,", "num_experts:8,shared_expert_num:1,moe_shared_expert_intermediate_size:768,") for word in MOE]
+#: DeepSeek-V3's kinds of parts, small: latent attention, a dense layer before those with routed and shared experts
+DEEPSEEK = [
+    "+model=custom", "run.name=deepseek", "model.architecture=mcore", *BASE[1:], "model.seq_length=2048", "model.hidden_size=1024",
+    "model.num_heads=16", "model.num_kv_heads=16", "model.intermediate_size=3072", "model.vocab_size=32000",
+    "model.keys={seq_length:seq_length,num_layers:num_hidden_layers,hidden_size:hidden_size,num_heads:num_attention_heads,"
+    "num_kv_heads:num_key_value_heads,intermediate_size:intermediate_size,vocab_size:vocab_size,"
+    "tie_word_embeddings:tie_word_embeddings,use_flash_attention:use_flash_attention,compute_dtype:compute_dtype,"
+    "param_dtype:params_dtype,layernorm_dtype:layernorm_compute_dtype,softmax_dtype:softmax_compute_dtype,rotary_dtype:rotary_dtype}",
+    "model.extra={model_type:deepseek_v3,architectures:[DeepseekV3ForCausalLM],hidden_act:silu,add_bias_linear:false,"
+    "multi_latent_attention:true,mla_qkv_concat:false,kv_lora_rank:256,q_lora_rank:512,qk_rope_head_dim:32,qk_nope_head_dim:64,"
+    "v_head_dim:96,qk_layernorm:true,attention_dropout:0.0,hidden_dropout:0.0,gated_linear_unit:true,moe_intermediate_size:768,"
+    "routed_scaling_factor:1.5,first_k_dense_replace:1,n_routed_experts:8,num_experts_per_tok:2,n_shared_experts:1,"
+    "moe_grouped_gemm:true,moe_router_load_balancing_type:seq_aux_loss,moe_aux_loss_coeff:0.001,norm_topk_prob:true,"
+    "moe_router_enable_expert_bias:true,moe_router_bias_update_rate:0.001,n_group:1,topk_group:1,num_nextn_predict_layers:0,"
+    "max_position_embeddings:4096,rope_theta:10000}",
+]  # fmt: skip
 PP2 = ["parallel.pipeline_stage=2", "parallel.micro_batch_num=4"]
 TP2PP2 = ["parallel.model_parallel=2", *PP2]
+HYBRID = ["parallel.context_parallel_algo=hybrid_cp", "parallel.ulysses_degree_in_cp=2"]
 H2048 = [*BASE, *WIDTHS["h2048"]]
 SHORT = [*BASE, *WIDTHS["h4096"], "model.seq_length=512", "model.num_layers=8", "parallel.model_parallel=2", UNSHARDED]
 #: what the three widths do not have: name -> rank, words
@@ -68,6 +87,8 @@ OTHERS: dict[str, tuple[int, list[str]]] = {
     "h2048-cp2mp2pp2": (0, [*H2048, *TP2PP2, "parallel.context_parallel=2"]),
     "h2048-dp2mp2pp2_interleaved": (0, [*H2048, *TP2PP2, "model.num_layers=8", "parallel.pipeline_interleave=2"]),
     "h2048-dp2mp2pp2_interleaved_last": (4, [*H2048, *TP2PP2, "model.num_layers=8", "parallel.pipeline_interleave=2"]),
+    "h2048-cp2mp2pp2_ulysses": (0, [*H2048, *TP2PP2, "parallel.context_parallel=2", "parallel.context_parallel_algo=ulysses_cp"]),
+    "h2048-cp4pp2_hybrid": (0, [*H2048, *PP2, "parallel.context_parallel=4", *HYBRID]),
     "h2048-dp2mp2pp2_last": (4, [*H2048, *TP2PP2]),
     "h2048-dp8_unsharded": (0, [*H2048, UNSHARDED]),
     "h2048-dp4mp2_accumulated": (0, [*H2048, "parallel.model_parallel=2", "parallel.gradient_accumulation_steps=4"]),
@@ -81,6 +102,8 @@ OTHERS: dict[str, tuple[int, list[str]]] = {
     "qwen3-cp2mp2pp2": (0, [*QWEN, *TP2PP2, "parallel.context_parallel=2"]),
     "qwen3_moe-ep2dp2mp2pp2": (0, [*MOE, *TP2PP2, SEQUENCE, "parallel.expert_parallel=2"]),
     "qwen3_moe-ep2dp2mp2pp2_last": (4, [*MOE, *TP2PP2, SEQUENCE, "parallel.expert_parallel=2"]),
+    "qwen3_moe_shared-ep2dp2mp2pp2": (0, [*SHARED, *TP2PP2, SEQUENCE, "parallel.expert_parallel=2"]),
+    "qwen3_moe_shared-ep2dp2mp2pp2_last": (4, [*SHARED, *TP2PP2, SEQUENCE, "parallel.expert_parallel=2"]),
     "qwen3_moe-ep4dp4mp2": (0, [*MOE, "parallel.model_parallel=2", SEQUENCE, "parallel.expert_parallel=4"]),
 }
 HERE = Machine(npu=None, npu_count=0, memory_bytes=1 << 34, cores=2)

@@ -31,4 +31,4 @@ HELP
   fi
 done
 
-exec bash "$here/msrun_node.sh" --nodes 1 --node-rank 0 --master-addr 127.0.0.1 "$@"
+MSRUN_SCRIPT=msrun_local.sh exec bash "$here/msrun_node.sh" --nodes 1 --node-rank 0 --master-addr 127.0.0.1 "$@"

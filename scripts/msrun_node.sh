@@ -30,7 +30,7 @@ HELP
 }
 
 refuse() {
-  printf '%s\n  mend: %s\n' "$1" "${2:-see msrun_node.sh --help}" >&2
+  printf '%s\n  mend: %s\n' "$1" "${2:-see ${MSRUN_SCRIPT:-msrun_node.sh} --help}" >&2
   exit 2
 }
 
@@ -67,6 +67,12 @@ devices=${devices:-$(derived devices_per_node)}
 for name in nodes node_rank devices port timeout ${threads:+threads}; do
   [[ ${!name} =~ ^[0-9]+$ ]] || refuse "--${name//_/-} ${!name} is not a number"
 done
+for name in nodes devices; do
+  ((${!name} > 0)) || refuse "--$name ${!name}: there must be one" "--$name 1"
+done
+planned=$(derived device_num)
+((nodes * devices == planned)) || refuse "--nodes $nodes with --devices $devices are $((nodes * devices)) ranks, and the run is laid out for $planned" \
+  "--nodes and --devices whose product is $planned, or another run directory: train ... launch.nodes=$nodes launch.devices_per_node=$devices"
 ((node_rank < nodes)) || refuse "--node-rank $node_rank with --nodes $nodes" "--node-rank 0 to $((nodes - 1))"
 if ((node_rank == 0 && nodes * devices > 1)) && [[ -z $dry_run ]]; then
   "$python" -c 'import socket, sys; socket.create_server(("", int(sys.argv[1])))' "$port" 2>/dev/null ||
@@ -127,6 +133,11 @@ trap 'stop 2' INT
 trap 'stop 15' TERM
 
 mkdir -p "$logs"
+if ((node_rank == 0)) && command -v flock >/dev/null; then # the launcher's own lock: all our processes hold it, until the last has ended
+  exec 8<>"$run_dir/.launcher"
+  flock -n 8 || refuse "process $(<"$run_dir/.launcher") trains in $run_dir now" "wait for its end, or stop it"
+  printf '%s' "$$" >"$run_dir/.launcher"
+fi
 echo "run directory: $run_dir"
 echo "logs: $logs"
 code=0

@@ -21,6 +21,16 @@ settings.register_profile("deep", deadline=None, max_examples=2000, suppress_hea
 settings.load_profile("house")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with real trainings first: a long one at the end would leave the other process (scripts/test.sh) without work.
+
+    Last what imports mindspore into this very process: its threads and its environment are nothing for tests that fork.
+    """
+    long = {item.path for item in items if item.get_closest_marker("e2e")}
+    inside = {item.path for item in items if item.get_closest_marker("mindspore_inside")}
+    items.sort(key=lambda item: 2 if item.path in inside else item.path not in long)
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty working directory, without ./conf and ./recipes, and no --config-dir."""

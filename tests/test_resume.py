@@ -6,6 +6,8 @@ import json
 import os
 import shlex
 import struct
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,10 @@ from mends import quick
 from mindrecipe.checkpoints import manifest
 from mindrecipe.data.spec import DataFacts
 from mindrecipe.errors import UserError
-from mindrecipe.execute import resume_command
+from mindrecipe.execute import _join, _require_dir, resume_command
 from mindrecipe.launch.claim import Claim
 from mindrecipe.lower import Place
-from mindrecipe.resume import again, decide, earlier_runs
+from mindrecipe.resume import Start, again, decide, earlier_runs, nothing_to_do
 from mindrecipe.run import Run
 from mindrecipe.runfiles import LOCK
 
@@ -120,6 +122,20 @@ def test_a_run_that_still_trains_is_left_alone(here: Path) -> None:
     assert decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived).resume is not None
 
 
+def test_another_host_joins_the_directory_in_which_the_first_trains(here: Path) -> None:
+    """resume=auto on every host, as Slurm's script says: the first may have begun before another looks."""
+    words = ("parallel=data", "launch.nodes=2", "launch.devices_per_node=1", "launch.master_addr=10.0.0.1", "checkpoint.resume=auto")
+    first, other = (ready(*words, "run.dir=exp1", f"launch.node_rank={rank}") for rank in (0, 1))
+    old = saved(first, here / "exp1", 10)
+    os.utime(old / "config.yaml", (1000, 1000))
+    path = first.freeze(here / "exp1-2", Start())
+    with Claim(path):
+        assert nothing_to_do(other.derived) is None and _join(other, time.time()) == path
+    saved(first, here / "exp1-2", 50)
+    done = nothing_to_do(other.derived)
+    assert done is not None and done.finished == path
+
+
 def test_another_attempt_goes_on_in_the_same_directory(here: Path) -> None:
     run = ready("run.dir=exp1", "checkpoint.resume=auto")
     path = saved(run, here / "exp1", 10)
@@ -166,14 +182,35 @@ def test_a_step_can_be_asked_for(here: Path) -> None:
     assert told.value.mend == "checkpoint.resume=20"
 
 
-def test_another_batch_size_keeps_the_place_in_the_data(here: Path) -> None:
+def saved_by_batches_of_8(path: Path, step: int) -> None:
+    """A run directory ``path`` with a checkpoint that knows its batch, as mindformers writes it."""
     run = ready("dataset.batch_size=8")
-    run.freeze(here / "exp1")
+    run.freeze(path)
     entries = [ckpt_entry(name, shape) for name, shape in shapes(run).items()]
-    entries += [ckpt_entry(name, (1,), "Int32", struct.pack("<i", value)) for name, value in (("step_num", 10), ("global_batch_size", 8))]
-    path = here / "exp1/checkpoint/rank_0/x_rank_0-1_10.ckpt"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join(entries))
+    entries += [ckpt_entry(name, (1,), "Int32", struct.pack("<i", value)) for name, value in (("step_num", step), ("global_batch_size", 8))]
+    file = path / f"checkpoint/rank_0/x_rank_0-1_{step}.ckpt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"".join(entries))
+
+
+@pytest.mark.parametrize(
+    ("batch", "step", "begins", "moved"),
+    [
+        (4, 130, 260, ""),  # 1000 rows are 125 batches of 8, 250 of 4, 142 of 7
+        (7, 130, 148, "row 42 of epoch 2, where the checkpoint was at row 40 of epoch 2"),
+        (16, 11, 5, "row 80 of epoch 1, where the checkpoint was at row 88 of epoch 1"),
+    ],
+)
+def test_where_the_batches_of_another_size_end_elsewhere_it_is_said(here: Path, batch: int, step: int, begins: int, moved: str) -> None:
+    saved_by_batches_of_8(here / "exp1", step)
+    asked = ready(f"dataset.batch_size={batch}", "checkpoint.resume=exp1", "checkpoint.strict=false", "schedule.total_steps=1000")
+    start = decide(asked.derived)
+    assert start.resume is not None and start.resume.step == begins
+    assert (moved in start.said[0]) and (bool(moved) == ("batches end elsewhere" in start.said[0]))
+
+
+def test_another_batch_size_keeps_the_place_in_the_data(here: Path) -> None:
+    saved_by_batches_of_8(here / "exp1", 10)
     asked = ready("dataset.batch_size=4", "checkpoint.resume=exp1", "checkpoint.strict=false")
     start = decide(asked.derived)
     assert start.resume is not None and start.resume.step == 20
@@ -245,15 +282,75 @@ def test_a_broken_newest_is_passed_over_and_said(here: Path) -> None:
     broken.write_bytes(broken.read_bytes()[:100])
     start = decide(ready("checkpoint.resume=old").derived)
     assert start.resume is not None and start.resume.step == 10
-    assert start.said[1].startswith("passed over x_rank_0-1_20.ckpt: ")
+    assert start.said[1].startswith("passed over x_rank_0-1_20.ckpt (it ends at byte 100")
     (here / "old/checkpoint/rank_0/x_rank_0-1_10.ckpt").unlink()
     with pytest.raises(UserError, match="no complete checkpoint under .*not whole: x_rank_0-1_20.ckpt"):
         decide(ready("checkpoint.resume=old").derived)
 
 
+def finished(run: Run, path: Path, step: int) -> Path:
+    """As the worker saves it: with a manifest. The file."""
+    folder = saved(run, path, step) / "checkpoint"
+    file = folder / f"rank_0/x_rank_0-1_{step}.ckpt"
+    manifest.begin(folder)
+    manifest.write(folder, manifest.make(folder, [file], step=step, rank=0, world=1))
+    return file
+
+
+def change_a_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("word", ["auto", "must", "10"])
+@pytest.mark.parametrize("damage", [change_a_byte, lambda path: os.truncate(path, 100)], ids=["byte", "cut"])
+def test_where_a_run_has_nothing_whole_an_earlier_one_is_taken_and_it_is_said(
+    here: Path, word: str, damage: Callable[[Path], None]
+) -> None:
+    run = ready("run.dir=exp1")
+    good = finished(run, here / "exp1", 10)
+    bad = finished(run, here / "exp1-2", 10)
+    os.utime(here / "exp1" / LOCK, (1000, 1000))
+    damage(bad)
+    start = decide(ready("run.dir=exp1", f"checkpoint.resume={word}").derived)
+    assert start.continues == here / "exp1" and str(good) in start.said[0]
+    assert word == "10" or f"in {bad.parent}" in start.said[1]
+    damage(good)
+    with pytest.raises(UserError, match="no (complete checkpoint under|earlier run has)"):  # never from scratch, unasked
+        decide(ready("run.dir=exp1", f"checkpoint.resume={word}").derived)
+
+
+def test_what_a_killed_process_left_of_its_first_checkpoint_is_none(here: Path) -> None:
+    file = finished(ready(), here / "exp1", 10)
+    os.truncate(file, 100)
+    (here / "exp1/checkpoint/manifests/00000010.rank_0.json").unlink()
+    start = decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived)
+    assert start.resume is None and start.replaces == here / "exp1"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"files": {}}', '{"files": {"a": 1}}'])
+def test_a_manifest_that_can_not_be_read_is_told_and_its_files_stay(here: Path, content: str) -> None:
+    for step in (10, 20):
+        file = finished(ready(), here / "old", step)
+    (here / "old/checkpoint/manifests/00000020.rank_0.json").write_text(content)
+    start = decide(ready("checkpoint.resume=old").derived)
+    assert start.resume is not None and start.resume.step == 10
+    assert "passed over x_rank_0-1_20.ckpt (00000020.rank_0.json can't be read)" in start.said[1]
+    assert manifest.remove_half_written(here / "old/checkpoint") == [] and file.exists()
+
+
+def test_a_step_of_a_run_dir_that_exists_is_no_collision(here: Path) -> None:
+    saved(ready(), here / "exp1", 10)
+    _require_dir(ready("run.dir=exp1", "checkpoint.resume=10"))
+    with pytest.raises(UserError, match="exists: a run never writes into another one's"):
+        _require_dir(ready("run.dir=exp1", "checkpoint.resume=never"))
+
+
 @pytest.mark.parametrize(
     "overrides, says, mend",
     [
+        (("checkpoint.resume=autp",), "checkpoint.resume=autp does not exist", "checkpoint.resume=auto or "),
         (("checkpoint.resume=nowhere",), "checkpoint.resume=nowhere does not exist", "run directory or checkpoint folder"),
         (("checkpoint.resume=empty",), "no complete checkpoint under", "checkpoint.resume=never"),
         (("checkpoint.load=nowhere",), "nowhere does not exist", "a checkpoint file"),
@@ -307,7 +404,8 @@ def test_a_damaged_run_directory_is_told(here: Path, file: str, content: str) ->
     with pytest.raises(UserError, match="can't be read") as told:
         decide(ready("checkpoint.resume=old").derived)
     assert told.value.mend and "checkpoint.strict=false" in told.value.mend
-    assert decide(ready("checkpoint.resume=old", "checkpoint.strict=false").derived).resume is not None
+    for batch in (8, 4):
+        assert decide(ready("checkpoint.resume=old", "checkpoint.strict=false", f"dataset.batch_size={batch}").derived).resume is not None
 
 
 def test_a_lock_of_an_earlier_version_without_a_key(here: Path) -> None:

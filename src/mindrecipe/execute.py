@@ -4,6 +4,7 @@ before everything that can be known is known to be right.
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -25,7 +26,7 @@ from mindrecipe.launch import LaunchPlan, Outcome, RestartPolicy, launch, prefli
 from mindrecipe.lower.outside import environment, msrun_options
 from mindrecipe.lower.residue import passed_through
 from mindrecipe.measure.view import View, make_view
-from mindrecipe.resume import Start, again, decide
+from mindrecipe.resume import Start, again, decide, nothing_to_do
 from mindrecipe.rules.this_host import of_the_run
 from mindrecipe.runfiles import CONFIG, LOCK, SWEEP_JOB, RunFiles
 from mindrecipe.simulated import carry_out
@@ -67,13 +68,17 @@ def execute(run: Run, view: View | None = None) -> Outcome:
         rows = quick_findings(run.derived)
         raise_errors(rows)
         tell(view, rows)
-        start = decide(run.derived)
-        for line in start.said:
-            (view.note if start.finished is None else view.say)(line)
-        if start.finished is not None:
-            _tell_sweep(start.finished)
-            return Outcome(state="completed", exit_code=EXIT_OK, notes=start.said)
-        path = _settle(run, start, began, view)
+        others = run.config.launch.node_rank and run.config.run.dir is not None
+        start = nothing_to_do(run.derived) if others else decide(run.derived)
+        path = _join(run, began) if others and start is None else None
+        if path is None:
+            start = start or decide(run.derived)
+            for line in start.said:
+                (view.note if start.finished is None else view.say)(line)
+            if start.finished is not None:
+                _tell_sweep(start.finished)
+                return Outcome(state="completed", exit_code=EXIT_OK, notes=start.said)
+            path = _settle(run, start, view)
         _tell_sweep(path)
         return launch(plan_of(run, path), view, partial(_again, run, path))
     finally:
@@ -189,24 +194,15 @@ def _require_dir(run: Run) -> None:
             f"with launch.nodes={config.launch.nodes} every host needs the same run directory, and its default holds the time",
             mend="run.dir=<a folder, the same on every host>",
         )
-    if not config.launch.node_rank and config.checkpoint.resume not in ("auto", "must"):
+    goes_on = config.checkpoint.resume in ("auto", "must") or config.checkpoint.resume.isdigit()  # beside an earlier run of run.dir
+    if not config.launch.node_rank and not goes_on:
         choose_dir(run.derived)
 
 
-def _settle(run: Run, start: Start, began: float, view: View) -> Path:
-    """Make the run directory. On several hosts the first makes it; the others join it where the folder is shared."""
+def _settle(run: Run, start: Start, view: View) -> Path:
+    """Make the run directory."""
     config = run.derived.config
     given = Path(config.run.dir).expanduser().absolute() if config.run.dir is not None else None
-    if given is not None and config.launch.node_rank:
-        joined = _join(run, given, began)
-        if joined is not None:
-            return joined
-        if config.launch.max_restarts:
-            raise UserError(
-                f"the first host made no run directory {given} that this one can see: hosts that start again together share it",
-                where=f"launch.max_restarts={config.launch.max_restarts}",
-                mend="run.dir=<a folder that all hosts share>, or launch.max_restarts=0 and a scheduler that starts the command again",
-            )
     if given is not None and start.continues is not None:
         given = numbered(given)  # the same command again goes on in a directory of its own, beside the one it continues
     if start.replaces is not None:
@@ -216,19 +212,27 @@ def _settle(run: Run, start: Start, began: float, view: View) -> Path:
     return run.freeze(given, start)
 
 
-def _join(run: Run, given: Path, began: float) -> Path | None:
-    """The run directory that the first host made for this very launch, waited for; None: it does not share our folder.
+def _join(run: Run, began: float) -> Path | None:
+    """On another host than the first: the run directory that the first made for this very launch, waited for; None: it does not share our
+    folder. UserError where it has to.
 
     It is known by its configuration and its age, and this host has not worked in it: another directory of that name is another launch's.
     """
-    launch = run.derived.config.launch
+    config = run.derived.config
+    given = Path(config.run.dir or "").expanduser().absolute()
     wanted = config_hash(run.derived)
     deadline = time.monotonic() + _SHARED_WAIT
     while time.monotonic() < deadline:
-        for lock in given.parent.glob(f"{given.name}*/{LOCK}"):
+        for lock in given.parent.glob(f"{glob.escape(given.name)}*/{LOCK}"):
             fresh = (lock.parent / CONFIG).stat().st_mtime > began - _SHARED_WAIT  # a restart writes the lock anew
-            fresh = fresh and not RunFiles(path=lock.parent).launch_log(launch.node_rank or 0, launch.nodes).exists()
+            fresh = fresh and not RunFiles(path=lock.parent).launch_log(config.launch.node_rank or 0, config.launch.nodes).exists()
             if fresh and json.loads(lock.read_text(encoding="utf-8"))["config_hash"] == wanted:
                 return lock.parent
         time.sleep(0.5)
+    if config.launch.max_restarts:
+        raise UserError(
+            f"the first host made no run directory {given} that this one can see: hosts that start again together share it",
+            where=f"launch.max_restarts={config.launch.max_restarts}",
+            mend="run.dir=<a folder that all hosts share>, or launch.max_restarts=0 and a scheduler that starts the command again",
+        )
     return None

@@ -84,15 +84,31 @@ def story(derived: Derived, checkpoint: Checkpoint, step: int) -> Iterator[str]:
     if step != checkpoint.step:
         yield f"counted as step {step}, since the global batch is another one"
     per_epoch = derived.steps_per_epoch
+    run = _run_of(checkpoint.folder)
     if per_epoch:
         yield f"epoch {step // per_epoch + 1}, {step % per_epoch} of its {per_epoch} batches read"
-    run = _run_of(checkpoint.folder)
+    if per_epoch and run is not None and step != checkpoint.step:
+        yield from _moved(derived, run, checkpoint.step, (step // per_epoch + 1, step % per_epoch * derived.global_batch_size))
     rate = next((record.lr for record in read_steps(RunFiles(path=run).metrics) if record.step == checkpoint.step), None) if run else None
     if rate is not None:
         yield f"lr {rate:.4g}"
     scale = facts(checkpoint).get("loss_scale")
     if scale is not None and derived.loss_scale.kind != "none":
         yield f"loss scale {scale:g}"
+
+
+def _moved(derived: Derived, run: Path, step: int, now: tuple[int, int]) -> Iterator[str]:
+    """Where step ``step`` of ``run`` was at another row of these data (epoch, rows read in it) than the run that goes on from it is."""
+    try:
+        lock = json.loads((run / LOCK).read_text(encoding="utf-8"))
+        per_epoch, batch, data = lock["derived"]["steps_per_epoch"], lock["derived"]["global_batch_size"], lock["dataset_hash"]
+    except (ValueError, KeyError, TypeError):  # a damaged one: checkpoint.strict=false goes on all the same
+        return
+    if not per_epoch or derived.dataset is None or data != derived.dataset.fingerprint:
+        return
+    before = (step // per_epoch + 1, step % per_epoch * batch)
+    if before != now:
+        yield f"row {now[1]} of epoch {now[0]}, where the checkpoint was at row {before[1]} of epoch {before[0]}: batches end elsewhere"
 
 
 def facts(checkpoint: Checkpoint) -> dict[str, float]:

@@ -91,12 +91,3 @@ def _ssh(run: Run, view: View) -> Outcome:
             view.say(shlex.join(job.line(node)))
         return Outcome(state="dry_run", exit_code=EXIT_OK)
     return ssh.run(job, view)
-
-
-def _address(host: str) -> str:
-    """The address of ``name`` or ``user@name``."""
-    name = host.rpartition("@")[2]
-    try:
-        return str(resolve(name))
-    except OSError as fault:
-        raise UserError(f"the host name {name} does not resolve", where="launch.hosts", mend="launch.hosts=[<address>,...]") from fault

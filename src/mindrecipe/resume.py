@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from mindrecipe.checkpoints import manifest
@@ -52,22 +54,29 @@ def decide(derived: Derived, own: Path | None = None) -> Start:
         return _of_step(derived, int(given.resume), own)
     path = Path(given.resume).expanduser()
     if not path.exists():
-        raise UserError(f"checkpoint.resume={given.resume} does not exist", mend="the run directory or checkpoint folder to go on from")
+        words = [f"checkpoint.resume={word}" for word in get_close_matches(given.resume, ("auto", "must", "never"), 1)]
+        mend = " or ".join([*words, "the run directory or checkpoint folder to go on from"])
+        raise UserError(f"checkpoint.resume={given.resume} does not exist", mend=mend)
     return _from_path(derived, path.absolute())
 
 
 def _automatic(derived: Derived, must: bool, load: str | None, own: Path | None) -> Start:
     """A scheduler that starts the same command again and again must get on with each start, and be told (exit code 0) when all is done."""
     looked = [run for run in earlier_runs(derived) if run != own]
+    broken: list[tuple[Path, str]] = []
     for run in looked:
         if holder(run) is not None:
             raise taken(run)
         if (done := _finished(derived, run)) is not None:
             return Start(said=(done,), finished=run)
-        if find(run).complete:
-            start = _from_path(derived, run)
+        found = trusted(find(run))
+        if found.complete:
+            start = _from(derived, run, Found(found.complete, (*broken, *found.broken)))
             return replace(start, continues=run)
+        broken += found.broken if _had_some(derived, run) else ()
     place = str(derived.config.run.dir or Path(derived.config.run.root) / (derived.config.run.name or ""))
+    if broken:
+        raise _not_whole(place, broken)
     if must:
         raise UserError(
             f"checkpoint.resume=must found no complete checkpoint under {place} ({len(looked)} earlier runs)",
@@ -82,16 +91,28 @@ def _automatic(derived: Derived, must: bool, load: str | None, own: Path | None)
 def _of_step(derived: Derived, step: int, own: Path | None) -> Start:
     """checkpoint.resume=<step>: of the newest earlier run that has it."""
     looked = [run for run in earlier_runs(derived) if run != own]
+    broken: list[tuple[Path, str]] = []
     for run in looked:
         if holder(run) is not None:
             raise taken(run)
-        if any(each.step == step for each in find(run).complete):
-            return replace(_from_path(derived, run, step=step), continues=run)
-    there = sorted({each.step for run in looked for each in find(run).complete})
+        found = trusted(Found(_only(find(run), step, None).complete, ()))
+        if found.complete:
+            return replace(_from(derived, run, Found(found.complete, (*broken, *found.broken))), continues=run)
+        broken += found.broken
+    there = sorted({each.step for run in looked for each in find(run).complete if each.step != step})
+    told = f"; not whole: {_told(*broken[-1])}" if broken else ""
     raise UserError(
-        f"checkpoint.resume={step}: no earlier run has a complete checkpoint of step {step}",
+        f"checkpoint.resume={step}: no earlier run has a complete checkpoint of step {step}{told}",
         mend=f"checkpoint.resume={there[-1]}" if there else "checkpoint.resume=never to start from scratch",
     )
+
+
+def nothing_to_do(derived: Derived) -> Start | None:
+    """Where resume=auto or must finds the run finished, told without a look at where it would go on from else."""
+    if derived.config.checkpoint.resume not in ("auto", "must"):
+        return None
+    found = ((run, _finished(derived, run)) for run in earlier_runs(derived) if holder(run) is None)
+    return next((Start(said=(done,), finished=run) for run, done in found if done is not None), None)
 
 
 def _finished(derived: Derived, run: Path) -> str | None:
@@ -120,22 +141,38 @@ def earlier_runs(derived: Derived) -> list[Path]:
     return sorted((path for path in candidates if (path / LOCK).exists()), key=lambda path: (path / LOCK).stat().st_mtime, reverse=True)
 
 
-def _from_path(derived: Derived, path: Path, *, step: int | None = None) -> Start:
+def _from_path(derived: Derived, path: Path) -> Start:
     if path.is_file() and not re.fullmatch(r"rank_\d+", path.parent.name):
         raise UserError(
             f"mindformers resumes from a folder with rank_0/ or iteration_<step>/ in it, and {path} is a file beside none",
             mend=f"checkpoint.resume={path.parent}" if find(path.parent).complete else f"its weights only: checkpoint.load={path}",
         )
-    return _from(derived, path, _only(find(path), step, None), step)
-
-
-def _from(derived: Derived, path: Path, candidates: Found, step: int | None = None) -> Start:
-    """From the newest of ``candidates`` below ``path`` that can be trusted."""
-    found = trusted(candidates)
+    found = trusted(find(path))
     if not found.complete:
-        broken = f"; not whole: {found.broken[-1][0].name} ({found.broken[-1][1]})" if found.broken else ""
-        which = "complete checkpoint" if step is None else f"complete checkpoint of step {step}"
-        raise UserError(f"no {which} under {path}{broken}", mend=_others(path, step) or "checkpoint.resume=never to start from scratch")
+        beside = path.is_file() and len(find(path.parent).complete) > 1
+        raise _not_whole(path, found.broken, mend=f"checkpoint.resume={path.parent}" if beside else None)
+    return _from(derived, path, found)
+
+
+def _not_whole(place: Path | str, broken: Sequence[tuple[Path, str]], mend: str | None = None) -> UserError:
+    """The fault of checkpoints none of which can be trusted: nobody should start afresh unasked."""
+    told = f"; not whole: {_told(*broken[-1])}" if broken else ""
+    scratch = "checkpoint.resume=never to start from scratch, in a run.dir of its own"
+    return UserError(f"no complete checkpoint under {place}{told}", mend=mend or scratch)
+
+
+def _told(path: Path, why: str) -> str:
+    return f"{path.name} ({why.removeprefix(path.name).lstrip(': ')})"
+
+
+def _had_some(derived: Derived, run: Path) -> bool:
+    """Whether a checkpoint of ``run`` was once whole, as far as it is known: else what lies there is what a killed process left."""
+    folder = RunFiles(path=run).checkpoints
+    return manifest.finished(folder, derived.device_num) != set() or bool(manifest.damaged(folder))
+
+
+def _from(derived: Derived, path: Path, found: Found) -> Start:
+    """From the newest of ``found``, which can be trusted, below ``path``."""
     newest = found.complete[-1]
     check_layout(derived, newest)
     check_same_run(derived, path)
@@ -143,7 +180,7 @@ def _from(derived: Derived, path: Path, candidates: Found, step: int | None = No
     check_ranks(derived, newest)
     begins = first_step(derived, newest)
     said = [f"resuming from step {newest.step}: {newest.path} ({', '.join(story(derived, newest, begins))})"]
-    said += [f"passed over {bad.name}: {why}" for bad, why in found.broken]
+    said += [f"passed over {_told(bad, why)} in {bad.parent}" for bad, why in found.broken]
     total = derived.total_steps
     if total is not None and begins >= total:
         raise UserError(
@@ -162,10 +199,12 @@ def again(derived: Derived, run: Path, before: int | None) -> Start:
     finished = manifest.finished(RunFiles(path=run).checkpoints, derived.device_num)
     found = find(run)
     if finished is not None:
-        found = Found(tuple(each for each in found.complete if each.step in finished), found.broken if finished else ())
-    found = _only(found, None, before)
-    if found.complete or found.broken:
+        found = Found(tuple(each for each in found.complete if each.step in finished), found.broken if _had_some(derived, run) else ())
+    found = trusted(_only(found, None, before))
+    if found.complete:
         return _from(derived, run, found)
+    if found.broken:
+        raise _not_whole(run, found.broken)
     start = decide(derived, run)
     return replace(start, said=start.said or ("no checkpoint yet: starting again from the beginning",))
 
@@ -174,11 +213,6 @@ def _only(found: Found, step: int | None, before: int | None) -> Found:
     """The checkpoints of ``step``, or those ``before`` one."""
     kept = [each for each in found.complete if (step is None or each.step == step) and (before is None or each.step < before)]
     return Found(tuple(kept), found.broken)
-
-
-def _others(path: Path, step: int | None) -> str | None:
-    steps = [each.step for each in find(path).complete]
-    return f"checkpoint.resume=<one of the steps {', '.join(map(str, steps))}>" if step is not None and steps else None
 
 
 def _load(derived: Derived, path: Path) -> str:

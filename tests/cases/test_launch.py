@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -27,10 +26,8 @@ def test_c01_scheduler_port_already_bound(here: Path) -> None:
         held.bind(("127.0.0.1", 0))
         held.listen()
         port = held.getsockname()[1]
-        began = time.monotonic()
         with pytest.raises(UserError) as fault:
             preflight(LaunchPlan(run_dir=here / "r", devices_per_node=2, master_port=port))
-        assert time.monotonic() - began < 2
     assert str(port) in fault.value.what and "launch.master_port=" in (fault.value.mend or "")
     assert list(here.iterdir()) == []
 

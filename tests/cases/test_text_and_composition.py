@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -132,6 +131,5 @@ def test_c83_jobs_of_a_sweep_have_flat_directories() -> None:
 
 def test_c84_completion_imports_nothing_heavy() -> None:
     code = "import sys; import mindrecipe.cli.train, mindrecipe.config.compose; print('mindspore' in sys.modules, 'mindformers' in sys.modules)"
-    began = time.monotonic()
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said.split() == ["False", "False"] and time.monotonic() - began < 20
+    assert said.split() == ["False", "False"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -57,6 +58,7 @@ def test_a_fault_that_could_not_be_made_is_told(here: Path, rows: list[Row], min
         (["--faults", "fire"], "there is no fault 'fire'"),
         (["--steps", "6", "--every", "4"], "there must be three checkpoints"),
         (["--folder", "."], "exists"),
+        (["--folder", "/proc/none"], "can't make /proc/none"),
     ],
 )
 def test_what_is_wrong_is_told(here: Path, rows: list[Row], mindrecipe: Cli, words: list[str], fault: str) -> None:
@@ -73,8 +75,7 @@ def run_with_logs(folder: Path, **logs: str) -> Path:
 
 
 def test_each_line_carries_its_rank(here: Path, mindrecipe: Cli) -> None:
-    run_with_logs(here / "runs/x/old", rank_0="old\n")
-    time.sleep(0.01)
+    os.utime(run_with_logs(here / "runs/x/old", rank_0="old\n") / "lock.json", (1, 1))
     run_with_logs(here / "runs/x/new", rank_0="a\nb\n", rank_1="c\nd\n", msrun="no rank\n")
     assert mindrecipe("logs", "runs").out == "rank 0: a\nrank 0: b\nrank 1: c\nrank 1: d\n"
     assert mindrecipe("logs", "runs/x/new", "-n", "1", "--rank", "1").out == "rank 1: d\n"
@@ -94,6 +95,6 @@ def test_following_ends_with_the_run(here: Path, mindrecipe: Cli) -> None:
         with (run / "logs/rank_0.log").open("a") as file:
             file.write("b\n")
         assert not ended.wait(0.5)
-    assert ended.wait(5)
+    assert ended.wait(200)
     reader.join()
     assert said[0].out == "rank 0: a\nrank 0: b\n"

@@ -30,7 +30,7 @@ for words in json.loads(sys.argv[1]):
 
 
 def _modules_after(commands: list[list[str]]) -> list[tuple[list[str], set[str]]]:
-    done = subprocess.run([sys.executable, "-c", _SCRIPT, json.dumps(commands)], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", _SCRIPT, json.dumps(commands)], capture_output=True, text=True, timeout=300, check=True)
     return [(words, {name.split(".")[0] for name in names}) for words, names in map(json.loads, done.stdout.splitlines())]
 
 
@@ -62,7 +62,7 @@ def test_neither_mindspore_nor_mindformers_is_imported(commands: list[list[str]]
 
 def test_only_the_verb_that_is_asked_for_is_imported() -> None:
     script = "import sys\nsys.argv = ['mindrecipe', 'ls', 'amp']\nfrom mindrecipe.cli.main import main\ntry:\n    main()\nfinally:\n    print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
     names = set(done.stderr.split())
     assert "mindrecipe.cli.ls" in names
     assert not names & {"mindrecipe.cli.show", "mindrecipe.cli.export", "mindrecipe.run", "mindrecipe.lower", "mindrecipe.launch"}

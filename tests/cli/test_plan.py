@@ -36,6 +36,7 @@ def test_a_run_is_explained(mindrecipe: Plan) -> None:
         "tokens/s/device",
         "tensor parallel",
         "MFU",
+        "checkpoint.save_steps=",
     ):
         assert word in out, word
     assert "activations in flight (MiB)" in out and out.count("\tdense\tnone\t") == 32

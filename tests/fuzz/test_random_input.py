@@ -44,7 +44,7 @@ def test_as_processes(seed: int, tmp_path: Path) -> None:
     words = [word.encode(errors="surrogateescape").decode(errors="replace") for word in words]
     done = subprocess.run(
         [sys.executable, "-c", "from mindrecipe.cli.main import main; main()", "check", *words],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode in (0, 2) and "Traceback" not in done.stderr, done.stderr
     assert not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -18,6 +19,7 @@ TOKENS = 1024
 
 
 def main() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job is born deaf to it
     words = {key.lstrip("+"): value for key, _, value in (word.partition("=") for word in sys.argv[1:])}
     if words.get("fake.fail") == "true":
         print("error: this word can't be\n  mend: another word")
@@ -31,8 +33,10 @@ def main() -> int:
     records, began = [], time.perf_counter()
     for record in steps(total):
         cpu = time.process_time()
-        while time.process_time() < cpu + 0.006 * float(words.get("fake.slow", "1")):
+        slow = float(words.get("fake.slow", "1"))
+        while time.process_time() < cpu + 0.005 * slow:
             pass
+        time.sleep(0.015 * slow)  # so that a step takes several looks of who follows it, and its time is not only the scheduler's
         took = time.perf_counter() - began
         began += took
         memory = int(2**30 * float(words.get("fake.memory", "1")))

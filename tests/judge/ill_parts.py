@@ -20,7 +20,7 @@ def SlowMindDataset(dataset_files: Any, shuffle: bool = False, **ignored: Any) -
     """Every row takes its time."""
 
     def wait(row: Any) -> Any:
-        time.sleep(0.8)
+        time.sleep(0.3)
         return row
 
     return _rows(dataset_files, shuffle).map(wait, input_columns=["input_ids"], num_parallel_workers=1)

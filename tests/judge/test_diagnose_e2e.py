@@ -13,12 +13,23 @@ from mindrecipe.judge.diagnosis import Diagnosis, diagnose
 from mindrecipe.judge.recorded import Recorded
 
 pytestmark = pytest.mark.e2e
-#: said of the machine the tests run on, not of the run
-OF_THE_MACHINE = {"noisy_machine", "drift", "stalls"}
+#: said of the machine the tests run on, its disk among it, not of the run
+OF_THE_MACHINE = {"noisy_machine", "drift", "stalls", "checkpoint_stalls"}
+#: shares of the time: threads that fetch rows wait longer on a machine that others use
+OF_WAITING = {"data_bound", "host_bottleneck"}
+#: keeps compiling and computing short, so that what is made to be slow is what takes the time
+THIN = ("model.num_layers=1", "model.seq_length=64")
 
 
 def named(found: Sequence[Diagnosis]) -> list[str]:
-    return [each.cause for each in found if each.cause not in OF_THE_MACHINE]
+    """The causes that lie in the run; where the machine was not its own, waiting may be the neighbours' doing."""
+    shared = any(each.cause == "noisy_machine" for each in found)
+    return [each.cause for each in found if each.cause not in OF_THE_MACHINE and not (shared and each.cause in OF_WAITING)]
+
+
+def of(found: Sequence[Diagnosis], cause: str) -> Diagnosis:
+    (only,) = [each for each in found if each.cause == cause]
+    return only
 
 
 def test_a_healthy_run(healthy: Recorded) -> None:
@@ -26,36 +37,26 @@ def test_a_healthy_run(healthy: Recorded) -> None:
 
 
 def test_a_slow_data_set(tmp_path: Path) -> None:
-    slow = (
-        "run.imports=[ill_parts]",
-        "native.train_dataset.data_loader.type=SlowMindDataset",
-        "dataset.batch_size=1",
-        "model.num_layers=1",
-    )
-    found = diagnose(run(tmp_path, *slow, steps=26))
-    assert "data_bound" in named(found)
-    (bound,) = [each for each in found if each.cause == "data_bound"]
+    slow = ("run.imports=[ill_parts]", "native.train_dataset.data_loader.type=SlowMindDataset", "dataset.batch_size=1")
+    bound = of(diagnose(run(tmp_path, *slow, *THIN, steps=24)), "data_bound")
     assert "dataset.num_parallel_workers=4" in bound.mend
 
 
 def test_a_rank_that_sleeps(tmp_path: Path) -> None:
     ill = ("run.imports=[ill_parts]", "native.callbacks.SleepyRank={}", "parallel=data", "launch.workers=2")
-    found = diagnose(run(tmp_path, *ill, steps=26))
-    assert "straggler" in named(found)
-    (straggler,) = [each for each in found if each.cause == "straggler"]
+    straggler = of(diagnose(run(tmp_path, *ill, *THIN, steps=24)), "straggler")
     assert straggler.what.startswith("rank 1 is held up by callbacks") and "rank_1.steps.jsonl" in straggler.evidence
 
 
 def test_a_learning_rate_that_is_too_high(tmp_path: Path) -> None:
-    found = diagnose(run(tmp_path, "optimizer.learning_rate=1.0", "schedule.warmup_ratio=0.3", "schedule=constant", steps=60))
-    assert set(named(found)[:1]) & {"loss_rises", "loss_not_a_number"} and "optimizer.learning_rate=" in found[0].mend
+    found = diagnose(run(tmp_path, *THIN, "optimizer.learning_rate=1.0", "schedule.warmup_ratio=0.3", "schedule=constant", steps=60))
+    (lost,) = [each for each in found if each.cause in ("loss_rises", "loss_not_a_number")]
+    assert lost.cost >= 0.95 and "optimizer.learning_rate=" in lost.mend
 
 
 def test_shapes_that_change(tmp_path: Path) -> None:
     ragged = ("native.train_dataset.data_loader.type=RaggedMindDataset", "dataset.drop_remainder=false", "native.runner_config.epochs=4")
-    found = diagnose(run(tmp_path, "run.imports=[ill_parts]", *ragged, steps=26))
-    assert "recompilation" in named(found)
-    (again,) = [each for each in found if each.cause == "recompilation"]
+    again = of(diagnose(run(tmp_path, "run.imports=[ill_parts]", *ragged, *THIN, steps=26)), "recompilation")
     assert "1 steps compiled" in again.what and "dataset.drop_remainder=true" in again.mend
 
 
@@ -69,10 +70,8 @@ def test_dirty_data(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("".join(clean))
     (tmp_path / "heldout.txt").write_text("".join(clean[:10]))
     text = ("dataset=text", "dataset.files=[text.txt]", "dataset.heldout_files=[heldout.txt]", "dataset.tokenizer=bytes")
-    found = diagnose(run(tmp_path, *text, "model.vocab_size=320", "dataset.shuffle=false", steps=120))
-    assert named(found) == ["dirty_data"]
-    (dirty,) = [each for each in found if each.cause == "dirty_data"]
-    assert "read the rows of those steps" in dirty.mend
+    found = diagnose(run(tmp_path, *text, "model.num_layers=1", "model.vocab_size=320", "dataset.shuffle=false", steps=120))
+    assert named(found) == ["dirty_data"] and "read the rows of those steps" in of(found, "dirty_data").mend
 
 
 def test_a_tight_memory_limit(tmp_path: Path) -> None:

@@ -64,4 +64,5 @@ def test_scale(tmp_path: Path) -> None:
         "1",
         "2",
     ]
-    assert all(0 < float(row["speed-up"]) <= 2.5 for row in rows)
+    for row in rows:  # how much faster two ranks are is a matter of what else the machine does
+        assert float(row["efficiency"].removesuffix(" %")) == pytest.approx(100 * float(row["speed-up"]) / int(row["ideal"]), abs=1.1)

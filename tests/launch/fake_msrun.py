@@ -1,5 +1,5 @@
-"""Behaves as msrun 2.9.0 does, without its second and a half of imports: sessions of their own for ranks, a poll a second,
-half a minute of waiting for the scheduler after a failure, success after Ctrl-C."""
+"""Behaves as msrun 2.9.0 does, without its second and a half of imports: sessions of their own for ranks, a poll a second
+(FAKE_MSRUN_POLL), a long wait for the scheduler after a failure (FAKE_MSRUN_WAIT; the real one's is half a minute), success after Ctrl-C."""
 
 import argparse
 import os
@@ -42,10 +42,10 @@ while True:
         for worker in workers:
             if worker.poll() is None:
                 os.killpg(worker.pid, signal.SIGKILL)
-        time.sleep(float(os.environ.get("FAKE_MSRUN_WAIT", "30")))
+        time.sleep(float(os.environ.get("FAKE_MSRUN_WAIT", "300")))
         raise RuntimeError(f"Distributed job exited with exception. Please check logs in directory: {args.log_dir}.")
     if all(code == 0 for code in codes):
         break
-    time.sleep(1)
+    time.sleep(float(os.environ.get("FAKE_MSRUN_POLL", "1")))
 if scheduler is not None:
     scheduler.wait()

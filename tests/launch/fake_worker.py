@@ -1,8 +1,9 @@
 """A rank without mindspore: writes what a real one writes, and misbehaves on demand.
 
 FAKE_STEPS, FAKE_STEP_TIME, FAKE_FIRST_STEP; FAKE_CHECKPOINT=N saves every N steps; FAKE_TERM=die|save|ignore;
+FAKE_ABREAST: no rank begins a step before all do, as collectives have it; FAKE_GATE=PATH: rank 0 makes no third step before it is there;
 FAKE_ONCE: each fault happens once, also when the run is started again;
-FAKE_FAULT="RANK:KIND@STEP" with KIND raise, fill (the disk), follow (fails a moment later, as a peer of a failed rank does), kill, segfault, exit3,
+FAKE_FAULT="RANK:KIND@STEP" with KIND raise, fill (the disk), follow (fails once another rank is lost, as its peers do), kill, segfault, exit3,
 quit (exit code 0 without being done), nan, hang, import (fails before its first event), mute (raises, but tells only its log).
 """
 
@@ -65,6 +66,29 @@ def save(step):
     emit("checkpoint", step=step, path=str(folder / f"fake-rank_{RANK}-{step}.ckpt"), complete=True)
 
 
+def a_peer_is_lost():
+    """Whether another rank has failed, or is gone."""
+    for path in (RUN / "logs").glob("rank_*.events.jsonl"):
+        said = path.read_text()
+        if path.name == f"rank_{RANK}.events.jsonl" or not said:
+            continue
+        stat = Path(f"/proc/{json.loads(said.splitlines()[0])['pid']}/stat")
+        if '"phase": "error"' in said or not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] == "Z":
+            return True
+    return False
+
+
+def abreast(step):
+    """Wait until every rank of the job begins this step of this attempt."""
+    attempts = RUN / "attempts.jsonl"
+    attempt = attempts.read_text().count("\n") if attempts.exists() else 0
+    folder = RUN / "abreast"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{attempt}_{step}_{RANK}").touch()
+    while len(list(folder.glob(f"{attempt}_{step}_*"))) < NODE_RANKS and not stop:
+        time.sleep(0.01)
+
+
 def schedule():
     """The scheduler's part: lives as long as its ranks, as mindspore's does."""
     while True:
@@ -78,7 +102,8 @@ def misbehave(kind):
     if kind == "raise":
         raise ValueError(f"boom-{RANK}\nsecond line")
     if kind == "follow":
-        time.sleep(0.15)
+        while not a_peer_is_lost():
+            time.sleep(0.02)
         raise ConnectionError("peer lost")
     if kind == "nan":
         if RANK == 0:
@@ -119,6 +144,10 @@ def train():
     first = (resume["step"] if resume else 0) + 1
     for step in range(first, STEPS + 1):
         time.sleep(STEP_TIME)
+        if os.environ.get("FAKE_ABREAST"):
+            abreast(step)
+        while RANK == 0 and step == 3 and not Path(os.environ.get("FAKE_GATE", "/")).exists():
+            time.sleep(0.02)
         if (RANK, step) in faults() and not (os.environ.get("FAKE_ONCE") and (RUN / f"once_{RANK}_{step}").exists()):
             (RUN / f"once_{RANK}_{step}").touch()
             misbehave(faults()[RANK, step])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,10 +25,8 @@ def nothing_is_written(tmp_path: Path) -> Iterator[None]:
 
 
 def refused(**options: object) -> UserError:
-    began = time.monotonic()
     with pytest.raises(UserError) as found:
         preflight(LaunchPlan(**options))  # type: ignore[arg-type]
-    assert time.monotonic() - began < 2
     assert found.value.exit_code == 2
     assert found.value.mend or isinstance(found.value, UserErrors)
     return found.value

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from fakes import wait_for
+from fakes import PATIENCE, wait_for
 
-from mindrecipe.launch.processes import RUN_ID, Tree, alive, die_with, send, wait_gone
+from mindrecipe.launch.processes import RUN_ID, Tree, alive, die_with, send, unclaimed_exit_code, wait_gone
 from mindrecipe.launch.signals import StopSignals, exit_code
 
 SLEEP = "import time; time.sleep(60)"
@@ -60,7 +60,7 @@ def test_a_process_that_is_born_while_the_others_are_killed_is_caught(tree: Tree
 
     monkeypatch.setattr("mindrecipe.launch.processes.send", give_birth)
     assert tree.kill() == []
-    assert [child.wait(10) for child in (first, *late)] == [-signal.SIGKILL] * 2
+    assert [child.wait(PATIENCE) for child in (first, *late)] == [-signal.SIGKILL] * 2
 
 
 def test_what_does_not_die_is_named(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,13 +83,22 @@ def test_killing_does_not_steal_the_exit_code_from_its_owner(tree: Tree) -> None
 def test_a_zombie_is_not_alive(tree: Tree) -> None:
     child = sleeper(tree, "pass")
     process = psutil.Process(child.pid)
-    assert wait_gone([process], 10)
+    assert wait_gone([process], PATIENCE)
     assert psutil.pid_exists(child.pid)
     assert not alive(process)
     send([process], signal.SIGTERM)
     child.wait()
     assert not alive(process)
     send([process], signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9), ("", 0)])
+def test_how_a_child_ended_is_known_before_its_parent_asks(tree: Tree, code: str, expected: int) -> None:
+    assert unclaimed_exit_code(os.getpid()) is None
+    child = sleeper(tree, code)
+    assert wait_gone([psutil.Process(child.pid)], PATIENCE)
+    assert unclaimed_exit_code(child.pid) == expected == child.wait()
+    assert unclaimed_exit_code(child.pid) is None
 
 
 def test_a_child_dies_with_its_parent(tree: Tree) -> None:
@@ -102,12 +111,12 @@ def test_a_child_dies_with_its_parent(tree: Tree) -> None:
     wait_for(lambda: len(tree.members()) == 2)
     parent.kill()
     parent.wait()
-    assert wait_gone(tree.members(), 2)
+    assert wait_gone(tree.members(), PATIENCE)
 
 
 def test_a_child_of_a_parent_that_is_gone_already_does_not_start() -> None:
     child = subprocess.Popen([sys.executable, "-c", SLEEP], preexec_fn=die_with(1))  # noqa: PLW1509 - no threads here
-    assert child.wait(10) == 1
+    assert child.wait(PATIENCE) == 1
 
 
 def test_signals_are_remembered_and_handlers_given_back() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,9 +15,11 @@ from typing import Any
 
 import pytest
 import yaml
-from fakes import HERE, processes_of, steps_of, wait_for
+from fakes import HERE, PATIENCE, processes_of, steps_of, wait_for
 
 from mindrecipe.launch import LaunchPlan, command_lines
+from mindrecipe.launch.claim import holder
+from mindrecipe.launch.ports import free_port
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -25,10 +28,11 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 def frozen(run_dir: Path) -> Callable[..., Path]:
     """Make the run directory look frozen, with the ``launch.env`` that is given."""
 
-    def freeze(devices: int = 2, **env: Any) -> Path:
+    def freeze(devices: int = 2, nodes: int = 1, **env: Any) -> Path:
         (run_dir / "mindformers.yaml").write_text("{}")
         (run_dir / "config.yaml").write_text(yaml.safe_dump({"launch": {"env": env}}))
-        (run_dir / "lock.json").write_text(json.dumps({"derived": {"devices_per_node": devices, "device_target": "CPU"}}))
+        derived = {"devices_per_node": devices, "device_num": nodes * devices, "device_target": "CPU"}
+        (run_dir / "lock.json").write_text(json.dumps({"derived": derived}))
         return run_dir
 
     return freeze
@@ -60,7 +64,7 @@ def script(name: str, *words: object, **options: Any) -> subprocess.Popen[str]:
     )
 
 
-def said(process: subprocess.Popen[str], timeout: float = 60) -> tuple[int, str, str]:
+def said(process: subprocess.Popen[str], timeout: float = PATIENCE) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=timeout)
     return process.returncode, out, err
 
@@ -75,7 +79,7 @@ def test_the_command_is_the_launchers_own(frozen: Callable[..., Path], run_dir: 
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_the_command_of_each_host_is_the_launchers_own(frozen: Callable[..., Path], run_dir: Path, rank: int) -> None:
-    frozen(8)
+    frozen(8, nodes=2)
     where = ["--nodes", 2, "--node-rank", rank, "--master-addr", "10.9.8.7", "--timeout", 99]
     code, out, _ = said(script("msrun_node.sh", "--run-dir", run_dir, *where, "--python", sys.executable, "--dry-run"))
     plan = LaunchPlan(run_dir=run_dir, nodes=2, node_rank=rank, devices_per_node=8, master_addr="10.9.8.7", cluster_time_out=99)
@@ -86,14 +90,14 @@ def test_the_command_of_each_host_is_the_launchers_own(frozen: Callable[..., Pat
 def test_options_and_variables_of_knobs_are_passed_on(frozen: Callable[..., Path], run_dir: Path, python: Path) -> None:
     """As the lock has them; launch.env has the last word."""
     frozen(2, FAKE_STEPS=3, HCCL_BUFFSIZE=400)
-    derived = {"devices_per_node": 2, "device_target": "CPU", "msrun_options": ["--bind_core=True", "--x=a b"]}
+    derived = {"devices_per_node": 2, "device_num": 2, "device_target": "CPU", "msrun_options": ["--bind_core=True", "--x=a b"]}
     derived["environment"] = {"HCCL_BUFFSIZE": "300", "HCCL_EXEC_TIMEOUT": "900"}
     (run_dir / "lock.json").write_text(json.dumps({"derived": derived}))
     words = ["--run-dir", run_dir, "--port", 9000, "--python", sys.executable, "--dry-run"]
     plan = LaunchPlan(run_dir=run_dir, devices_per_node=2, master_port=9000, msrun_args=("--bind_core=True", "--x=a b"))
     assert unquoted(said(script("msrun_local.sh", *words))[1])[1:] == command_lines(plan)[0][1:]
     (python.parent / "msrun").write_text('#!/bin/sh\necho "$HCCL_BUFFSIZE $HCCL_EXEC_TIMEOUT"\n')
-    script_says = said(script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", 29459))
+    script_says = said(script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", free_port()))
     assert "400 900" in script_says[1] + (run_dir / "logs/msrun.log").read_text()
 
 
@@ -105,7 +109,7 @@ def unquoted(line: str) -> list[str]:
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_run_to_its_end(frozen: Callable[..., Path], run_dir: Path, python: Path, devices: int) -> None:
     frozen(devices, FAKE_STEPS=3, FAKE_CHECKPOINT=2, PATH_LIKE="a b $c {d,e}", OMP_PROC_BIND=None)
-    code, out, err = said(script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", 29456))
+    code, out, err = said(script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", free_port()))
     assert (code, err) == (0, "")
     assert str(run_dir) in out
     assert steps_of(run_dir) == 3
@@ -116,7 +120,7 @@ def test_a_run_to_its_end(frozen: Callable[..., Path], run_dir: Path, python: Pa
 def test_a_failure_is_passed_on(frozen: Callable[..., Path], run_dir: Path, python: Path, devices: int, expected: int) -> None:
     """msrun says 1 of any failure, after half a minute; a rank by itself says what it means."""
     frozen(devices, FAKE_FAULT=f"{devices - 1}:exit3@2", FAKE_MSRUN_WAIT=1)
-    code, _, err = said(script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", 29457), timeout=90)
+    code, _, err = said(script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", free_port()))
     assert code == expected
     assert f"ended with exit code {expected}" in err
 
@@ -126,11 +130,11 @@ def test_a_failure_is_passed_on(frozen: Callable[..., Path], run_dir: Path, pyth
 def test_a_signal_stops_all(frozen: Callable[..., Path], run_dir: Path, python: Path, devices: int, number: int, code: int) -> None:
     frozen(devices, FAKE_STEPS=5000)
     mark = {**os.environ, "MINDRECIPE_RUN_ID": "script"}  # so that processes_of knows them
-    process = script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", 29458, env=mark)
+    process = script("msrun_local.sh", "--run-dir", run_dir, "--python", python, "--port", free_port(), env=mark)
     wait_for(lambda: steps_of(run_dir) > 2)
     process.send_signal(number)
-    assert said(process, timeout=10)[0] == code
-    wait_for(lambda: not processes_of(run_dir), timeout=3)
+    assert said(process)[0] == code
+    wait_for(lambda: not processes_of(run_dir))
 
 
 @pytest.mark.parametrize(
@@ -141,6 +145,8 @@ def test_a_signal_stops_all(frozen: Callable[..., Path], run_dir: Path, python: 
         (["--run-dir", "{run}", "--port", "x"], "--port x is not a number"),
         (["--run-dir", "/nowhere"], "/nowhere is not a frozen run"),
         ([], "--run-dir is missing"),
+        (["--run-dir", "{run}", "--devices", "0"], "--devices 0: there must be one"),
+        (["--run-dir", "{run}", "--devices", "3"], "--nodes 1 with --devices 3 are 3 ranks, and the run is laid out for 2"),
     ],
 )
 def test_what_is_wrong_is_told_with_exit_code_2(frozen: Callable[..., Path], run_dir: Path, words: list[str], fault: str) -> None:
@@ -148,11 +154,24 @@ def test_what_is_wrong_is_told_with_exit_code_2(frozen: Callable[..., Path], run
     code, out, err = said(script("msrun_local.sh", *[word.format(run=run_dir) if word == "{run}" else word for word in words]))
     assert (code, out) == (2, "")
     assert fault in err
-    assert "mend:" in err
+    assert "mend:" in err and "msrun_node.sh --help" not in err
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="there is no flock on this machine (Debian: util-linux)")
+def test_a_run_directory_belongs_to_one_at_a_time(frozen: Callable[..., Path], run_dir: Path, python: Path) -> None:
+    words = ["--run-dir", frozen(2, FAKE_STEPS=5000), "--python", python, "--port"]
+    first = script("msrun_local.sh", *words, 29460)
+    wait_for(lambda: steps_of(run_dir) > 2)
+    code, _, err = said(script("msrun_local.sh", *words, 29461))
+    assert code == 2 and f"process {first.pid} trains in {run_dir} now" in err
+    assert holder(run_dir) == str(first.pid)
+    first.terminate()
+    assert said(first, timeout=10)[0] == 143
+    wait_for(lambda: holder(run_dir) is None, timeout=3)
 
 
 def test_a_node_rank_beyond_the_hosts(frozen: Callable[..., Path], run_dir: Path) -> None:
-    frozen()
+    frozen(nodes=2)
     where = ["--nodes", 2, "--node-rank", 2, "--master-addr", "10.9.8.7"]
     assert "--node-rank 2 with --nodes 2" in said(script("msrun_node.sh", "--run-dir", run_dir, *where))[2]
 
@@ -191,9 +210,9 @@ def test_the_sbatch_script_starts_each_node_with_its_rank(frozen: Callable[..., 
     for path in folder.iterdir():
         path.chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "x"}
-    words = ["--run-dir", str(frozen()), "--python", sys.executable, "--dry-run"]
+    words = ["--run-dir", str(frozen(nodes=2)), "--python", sys.executable, "--dry-run"]
     done = subprocess.run(
-        [str(copy), *words], env={**environment, "SLURM_NNODES": "2"}, capture_output=True, text=True, check=False, timeout=60
+        [str(copy), *words], env={**environment, "SLURM_NNODES": "2"}, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert {"--node_rank=1", "--worker_num=4", "--master_addr=127.0.0.1"} <= set(done.stdout.split())

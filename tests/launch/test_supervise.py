@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes import Streams, steps_of, summary_of
+from fakes import PATIENCE, Streams, steps_of, summary_of
 
-from mindrecipe.launch import LaunchPlan, Outcome, launch
+from mindrecipe.launch import LaunchPlan, Outcome, launch, supervise
 
 Plan = Callable[..., LaunchPlan]
 
@@ -20,6 +20,7 @@ def run(plan: LaunchPlan, streams: Streams) -> Outcome:
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_a_run_to_its_end(plan: Plan, run_dir: Path, streams: Streams, ranks: int) -> None:
+    began = time.time()
     outcome = run(plan(ranks, FAKE_STEPS=5, FAKE_CHECKPOINT=2), streams)
     assert (outcome.state, outcome.exit_code, outcome.errors, outcome.notes) == ("completed", 0, (), ())
     summary = summary_of(run_dir)
@@ -27,7 +28,7 @@ def test_a_run_to_its_end(plan: Plan, run_dir: Path, streams: Streams, ranks: in
     assert summary["heldout_loss"] == 3.0
     assert summary["heldout_tokens"] == sum(10 * (rank + 1) for rank in range(ranks))
     assert [Path(path).name for path in summary["checkpoints"]] == ["fake-rank_0-2.ckpt", "fake-rank_0-4.ckpt"]
-    assert 0 < summary["time_to_first_step"] < 10
+    assert 0 < summary["time_to_first_step"] < time.time() - began
     assert set(summary["phases"]) == {"start", "import", "build", "compile", "train", "evaluate"}
     assert "step 5/5  loss 4.5000" in streams.out.getvalue()
     assert streams.err.getvalue() == ""
@@ -43,8 +44,8 @@ def test_each_rank_writes_a_log_of_its_own_and_gets_the_run_directory_as_it_is(p
 def test_the_real_error_of_the_failing_rank_comes_first_and_fast(plan: Plan, run_dir: Path, streams: Streams, ranks: int) -> None:
     bad = ranks - 1
     began = time.monotonic()
-    outcome = run(plan(ranks, FAKE_STEPS=2000, FAKE_FAULT=f"{bad}:raise@2"), streams)
-    assert time.monotonic() - began < 5
+    outcome = run(plan(ranks, FAKE_STEPS=20000, FAKE_FAULT=f"{bad}:raise@2"), streams)
+    assert time.monotonic() - began < PATIENCE, "msrun was waited for"
     assert (outcome.state, outcome.exit_code) == ("failed", 1)
     error = outcome.errors[0]
     assert (error.rank, error.type, error.message) == (bad, "ValueError", f"boom-{bad}\nsecond line")
@@ -57,6 +58,14 @@ def test_the_real_error_of_the_failing_rank_comes_first_and_fast(plan: Plan, run
     assert summary_of(run_dir)["errors"][0]["message"].startswith(f"boom-{bad}")
 
 
+@pytest.fixture
+def all_may_speak(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that fail together have the time to say so, however slow they are: none is killed before."""
+    monkeypatch.setattr(supervise, "SETTLE", PATIENCE)
+    monkeypatch.setenv("FAKE_MSRUN_POLL", str(PATIENCE))
+
+
+@pytest.mark.usefixtures("all_may_speak")
 def test_a_rank_that_only_followed_is_named_as_such(plan: Plan, streams: Streams) -> None:
     outcome = run(plan(2, FAKE_STEPS=2000, FAKE_FAULT="0:follow@2,1:raise@2"), streams)
     assert [(error.rank, error.type, error.followed) for error in outcome.errors] == [
@@ -82,8 +91,8 @@ def test_a_rank_that_ends_without_a_word_is_found_out(
     plan: Plan, streams: Streams, ranks: int, fault: str, kind: str, message: str
 ) -> None:
     began = time.monotonic()
-    outcome = run(plan(ranks, FAKE_STEPS=2000, FAKE_FAULT=f"{ranks - 1}:{fault}"), streams)
-    assert time.monotonic() - began < 5
+    outcome = run(plan(ranks, FAKE_STEPS=20000, FAKE_FAULT=f"{ranks - 1}:{fault}"), streams)
+    assert time.monotonic() - began < PATIENCE, "msrun was waited for"
     assert (outcome.state, outcome.exit_code) == ("failed", 1)
     error = outcome.errors[0]
     assert (error.rank, error.type) == (ranks - 1, kind)
@@ -91,6 +100,7 @@ def test_a_rank_that_ends_without_a_word_is_found_out(
     assert Path(error.log).is_file()
 
 
+@pytest.mark.usefixtures("all_may_speak")
 def test_a_dead_rank_is_blamed_although_another_one_complains_of_it(plan: Plan, streams: Streams) -> None:
     outcome = run(plan(2, FAKE_STEPS=2000, FAKE_FAULT="1:kill@2,0:follow@3"), streams)
     assert [(error.rank, error.type) for error in outcome.errors] == [(1, "Died"), (0, "ConnectionError")]

@@ -47,7 +47,7 @@ class Probe:
         jobs, answers = self.folder / "jobs.json", self.folder / "answers.json"
         jobs.write_text(json.dumps(self.jobs), encoding="utf-8")
         done = subprocess.run(
-            [sys.executable, str(PROBE), str(jobs), str(answers)], capture_output=True, text=True, timeout=300, check=False
+            [sys.executable, str(PROBE), str(jobs), str(answers)], capture_output=True, text=True, timeout=580, check=False
         )
         assert done.returncode == 0, done.stderr[-3000:]
         self.answers = json.loads(answers.read_text(encoding="utf-8"))

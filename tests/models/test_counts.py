@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mends import quick
 from mindrecipe.config.schema import ModelConfig
 from mindrecipe.freeze import derived_facts
-from mindrecipe.models import llama
+from mindrecipe.models import llama, mcore
 from mindrecipe.models.family import family_of, flops_per_token, matmul_parameters, recomputed_flops
 from mindrecipe.models.hardware import CATALOGUE
 
@@ -124,3 +124,53 @@ def test_what_is_not_known_of_a_custom_model_is_not_invented() -> None:
     ungated = quick("model=custom", "run.name=x", told, "model.extra={type: GPT2Config}").derived
     assert ungated.flops_per_token and ungated.flops_per_token < known.flops_per_token
     assert quick("model=custom", "run.name=x", told, "model.extra={expert_num: 8}").derived.flops_per_token is None, "the router decides"
+
+
+_DEEPSEEK = {
+    "model_type": "deepseek_v3", "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128,
+    "v_head_dim": 128, "qk_layernorm": True, "moe_intermediate_size": 2048, "first_k_dense_replace": 3, "n_routed_experts": 256,
+    "num_experts_per_tok": 8, "n_shared_experts": 1, "num_nextn_predict_layers": 0,
+}  # fmt: skip
+_QWEN = {"model_type": "qwen3_moe", "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768}
+
+
+def _custom(extra: dict[str, object], **dimensions: int) -> ModelConfig:
+    given = {name: name for name in ("num_layers", "hidden_size", "num_heads", "vocab_size")}
+    model = ModelConfig(family="custom", architecture="mcore", keys=given, extra=dict(extra), **dimensions)  # type: ignore[arg-type]
+    return family_of(model).complete(model)
+
+
+def test_published_models_with_experts() -> None:
+    """As the hub counts them, without the routers' biases (58 x 256), which are not trained, and without multi-token prediction."""
+    deepseek = _custom(_DEEPSEEK, num_layers=61, hidden_size=7168, num_heads=128, intermediate_size=18432, vocab_size=129280)
+    assert family_of(deepseek).parameters(deepseek) == 671_026_404_352
+    qwen = _custom(
+        _QWEN, num_layers=48, hidden_size=2048, num_heads=32, num_kv_heads=4, head_dim=128, intermediate_size=6144, vocab_size=151936
+    )
+    assert family_of(qwen).parameters(qwen) == 30_532_122_624
+
+
+@pytest.mark.parametrize(
+    "extra, part",
+    [
+        ({"num_nextn_predict_layers": 1}, "multi-token prediction"),
+        ({"attention_bias": True}, "biases"),
+        ({"v_head_dim": None}, "v_head_dim is not told"),
+        ({"first_k_dense_replace": 0, "moe_layer_freq": 2}, "dense layers between"),
+        ({"experimental_attention_variant": "dsa"}, "sparse attention"),
+    ],
+)
+def test_what_is_not_counted_is_named(extra: dict[str, object], part: str) -> None:
+    model = _custom({**_DEEPSEEK, **extra}, num_layers=8, hidden_size=1024, num_heads=16, vocab_size=1000)
+    with pytest.raises(mcore.NotCounted, match=part):
+        mcore.parts_of(model)
+    assert family_of(model).parameters(model) > 0, "an estimate"
+
+
+@pytest.mark.parametrize("key", ["kv_lora_rank", "n_routed_experts", "num_nextn_predict_layers"])
+def test_defaults_of_mindformers_are_not_known_here(key: str) -> None:
+    model = _custom(
+        {name: value for name, value in _DEEPSEEK.items() if name != key}, num_layers=8, hidden_size=1024, num_heads=16, vocab_size=1000
+    )
+    with pytest.raises(mcore.NotCounted, match=f"{key} is not told"):
+        mcore.parts_of(model)

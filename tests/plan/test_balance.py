@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mindrecipe.plan import balance, clock, memory
 from mindrecipe.plan.advice import advise
 from mindrecipe.plan.calibration import efficiency_of
+from mindrecipe.plan.explained import overrides
 from mindrecipe.plan.job import Job, Recompute
 from plan.jobs import JOB, NPU, laid
 
@@ -101,3 +102,9 @@ def test_what_does_not_fit_is_told_how_few_layers_to_compute_again() -> None:
     mend = next(each.mend for each in advise(job, memory.price(job), REACHED) if each.name == "10 to 20 % of HBM free")
     assert mend.startswith("recompute=per_stage 'recompute.layers=[") and "s a step" in mend
     assert all("recompute=per_stage" not in each.mend for each in advise(job, memory.price(job), None))
+
+
+@pytest.mark.parametrize("layers, chunks, offset", [(8, 2, ""), (9, 1, "'model.offset=[1,0]'"), (9, 2, "'model.offset=[[1,0],[0,0]]'")])
+def test_layers_that_do_not_divide_are_told_with_the_layout(layers: int, chunks: int, offset: str) -> None:
+    said = overrides(with_layers(laid(pipeline=2, micro_batches=8, interleave=chunks), layers))
+    assert said.endswith(offset) if offset else "offset" not in said

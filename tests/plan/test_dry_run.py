@@ -47,7 +47,7 @@ def test_the_update_takes_the_place_of_activations() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
 def test_weights_and_moments_are_those_that_mindspore_holds(row: dict[str, Any]) -> None:
     items = planned(row["words"], row["stage"]).items
-    near = 3e-3 if row["model"]["family"] == "custom" else 1e-3  # norms and routers of custom models are not counted
+    near = 2e-3 if row["model"]["family"] == "custom" else 1e-3  # norms, which are too small to be sharded
     assert items["parameters"] == pytest.approx(row["held"]["weight"]["bytes"], rel=near)
     assert items["optimizer state"] == pytest.approx(row["held"]["state"]["bytes"], rel=near)
 

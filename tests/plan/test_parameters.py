@@ -12,7 +12,7 @@ from mends import quick
 from mindrecipe.config.schema import ModelConfig
 from mindrecipe.models.family import family_of, matmul_parameters
 from mindrecipe.models.family import flops_per_token as flops_of_family
-from mindrecipe.plan import flops, memory, parameters, stages
+from mindrecipe.plan import flops, parameters, shares, stages
 from mindrecipe.plan.job import Dimensions, Job
 from mindrecipe.plan.of_run import dimensions as dimensions_of
 from plan.jobs import JOB, NPU, SMALL, dimensions, jobs
@@ -61,6 +61,31 @@ def test_of_a_custom_model(extra: dict[str, int], tied: bool) -> None:
     assert parameters.model(dimensions_of(model, known)) == known.parameters(model)
 
 
+@pytest.mark.parametrize("concatenated", [False, True])
+@pytest.mark.parametrize("query_rank", [0, 48])
+def test_of_a_model_with_latent_attention_and_shared_experts(query_rank: int, concatenated: bool) -> None:
+    extra = {
+        "kv_lora_rank": 32, "q_lora_rank": query_rank, "qk_nope_head_dim": 24, "qk_rope_head_dim": 8, "v_head_dim": 16, "qk_layernorm": True,
+        "mla_qkv_concat": concatenated, "num_experts": 8, "moe_intermediate_size": 40, "n_shared_experts": 2, "first_k_dense_replace": 1,
+        "use_shared_expert_gating": True,
+    }  # fmt: skip
+    given = ModelConfig(
+        family="custom", architecture="mcore", keys={name: name for name in ("num_layers", "hidden_size", "num_heads", "vocab_size")},
+        extra=extra, num_layers=3, hidden_size=64, num_heads=4, intermediate_size=96, vocab_size=50,
+    )  # fmt: skip
+    known = family_of(given)
+    model = known.complete(given)
+    dims = dimensions_of(model, known)
+    assert parameters.model(dims) == known.parameters(model)
+    # by hand: what compresses, what expands, the output; norms; a dense layer and two of eight experts, two shared ones, router and gate
+    attention = 64 * 40 + 32 * 4 * 40 + 4 * 16 * 64 + (48 * (64 + 4 * 32) if query_rank else 64 * 4 * 32)
+    norms = 2 * 64 + 32 + query_rank
+    experts = 3 * 64 * 40 * (8 + 2) + 8 * 64 + 64
+    assert parameters.model(dims) == 3 * (attention + norms) + 3 * 64 * 96 + 2 * experts + 2 * 50 * 64 + 64
+    held, whole = parameters.layer(dims, True), replace(JOB.layout, tensor_parallel=2, expert_tensor=False)
+    assert held.per_rank(whole) - replace(held, shared=0).per_rank(whole) == held.shared  # shared experts are whole on each rank
+
+
 @given(jobs())
 def test_ranks_hold_the_whole_model(job: Job) -> None:
     """Split tensors over their ranks, copies once: the sum is the model; a tied embedding is held by the last stage as well."""
@@ -73,7 +98,7 @@ def test_ranks_hold_the_whole_model(job: Job) -> None:
     for stage in range(layout.pipeline):
         whole = parameters.of_stage(job, stage)
         vocabulary = (whole.vocabulary + whole.table) * (1 if layout.split_vocabulary else t)
-        assert whole.per_rank(layout) * t == pytest.approx(whole.split + whole.expert / ep + t * whole.copied + vocabulary)
+        assert whole.per_rank(layout) * t == pytest.approx(whole.split + whole.shared + whole.expert / ep + t * whole.copied + vocabulary)
 
 
 def test_what_mindformers_splits_otherwise() -> None:
@@ -85,7 +110,7 @@ def test_what_mindformers_splits_otherwise() -> None:
     experts = parameters.layer(dims, True).expert
     assert parameters.layer(dims, True).experts_per_rank(layout) == experts / 2
     assert layout.expert_shards == 2 and replace(layout, expert_parallel=4).expert_shards == 1
-    assert memory.sharded(replace(JOB, dims=dims, layout=layout), experts / 2, 0.0, experts / 2, 1) == experts / 4
+    assert shares.kept(replace(JOB, dims=dims, layout=layout), shares.Held(experts=experts / 2), 1) == experts / 4
 
 
 @given(jobs())
@@ -100,3 +125,25 @@ def test_the_parts_of_a_token(dims: Dimensions) -> None:
     job = Job(dims=dims, device=NPU)
     assert 0 < parameters.active(dims) <= parameters.model(replace(dims, tied=False))
     assert flops.hardware_flops(job) == flops.model_flops(dims)
+
+
+def test_rows_that_do_not_divide_stay_whole_on_each_replica() -> None:
+    """MindSpore's parallel optimizer; weights of 2816 rows over 512 replicas do not divide, those of 1024 do. Others share one flat buffer."""
+    by_rows = replace(
+        JOB, states=replace(JOB.states, weights_follow=True), layout=replace(JOB.layout, data_parallel=512, tensor_parallel=1)
+    )
+    sharded = replace(by_rows, layout=replace(by_rows.layout, sharding="optimizer"))
+    held = shares.of_layer(sharded, False)
+    assert held.whole == 2 * 1024 * 2816 and held.total == parameters.layer(SMALL, False).total
+    assert shares.kept(sharded, held, 1) == held.whole + held.common / 512
+    assert shares.of_table(sharded, 0).whole == 32000 * 1024 and shares.of_stage(sharded, 1).whole > 32000 * 1024
+    flat = replace(sharded, states=JOB.states)
+    assert shares.of_layer(flat, False).whole == 0 == shares.of_layer(by_rows, False).whole
+
+
+@given(jobs())
+def test_who_shares_a_stage_holds_it(job: Job) -> None:
+    for stage in range(job.layout.pipeline):
+        held = shares.of_stage(job, stage) + shares.of_table(job, stage)
+        assert held.total == pytest.approx(parameters.of_stage(job, stage).per_rank(job.layout))
+        assert min(held.common, held.experts, held.spread, held.whole) >= -1e-6

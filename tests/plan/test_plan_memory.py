@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mindrecipe.plan import activations, memory, stages
 from mindrecipe.plan.framework import MINDSPORE
 from mindrecipe.plan.job import CannotPrice, Job, Policy, Recompute
+from mindrecipe.plan.shares import Held
 from plan.jobs import JOB, SMALL, jobs, laid
 
 
@@ -53,7 +54,10 @@ def test_splitting_needs_no_more(job: Job) -> None:
 
 @given(jobs())
 def test_more_sharding_needs_no_more_static_memory(job: Job) -> None:
-    static = [sum(memory.states(laid(job, sharding=sharding), 1e9).values()) for sharding in ("none", "optimizer", "gradients", "full")]
+    static = [
+        sum(memory.states(laid(job, sharding=sharding), Held(1e9), Held()).values())
+        for sharding in ("none", "optimizer", "gradients", "full")
+    ]
     assert static == sorted(static, reverse=True)
 
 
@@ -113,7 +117,7 @@ def test_interleaving_keeps_more_by_korthikanti_s_factor() -> None:
     """1 + (p-1)/(p v) times the layers of one device's share (arXiv 2205.05198, section 4.2.3)."""
     p, v, layers = 4, 2, 16
     job = with_dims(laid(pipeline=p, micro_batches=16, interleave=v), layers=layers)
-    assert stages.kept_layers(job, 0) == pytest.approx(layers * (1 + (p - 1) / (p * v)), rel=0.05)
+    assert layers / p * stages.in_flight(job, 0) == pytest.approx(layers * (1 + (p - 1) / (p * v)), rel=0.05)
 
 
 def test_the_v_of_zero_bubble_comes_back() -> None:
@@ -126,7 +130,7 @@ def test_the_v_of_zero_bubble_comes_back() -> None:
 def test_uneven_stages_and_layers_a_stage() -> None:
     job = laid(layers_of_stages=((5, 3),))
     assert [stage.layers for stage in memory.price(job).stages] == [5, 3]
-    with pytest.raises(CannotPrice, match="no split of 8 layers"):
+    with pytest.raises(CannotPrice, match="no split of 8 over 2"):
         memory.price(laid(layers_of_stages=((5, 4),)))
     some = replace(JOB, recompute=Recompute(full_layers=(3, 0)))
     none, full = JOB, replace(JOB, recompute=Recompute(policy="full"))
@@ -159,3 +163,17 @@ def test_scores_of_unfused_attention_are_korthikanti_s() -> None:
     )
     s, h, a = dims.seq, dims.hidden, dims.heads
     assert sum(activations.tensors(job, False).values()) == pytest.approx(s * h * (34 + 5 * a * s / h), rel=0.01)
+
+
+def test_layers_recomputed_a_chunk() -> None:
+    """The early chunks wait for more micro batches: what they do not keep saves more; a number a stage goes to the chunks in turn."""
+    job = with_dims(laid(pipeline=2, micro_batches=8, interleave=2), layers=8)
+
+    def kept(chunks: tuple[tuple[int, ...], ...] | None, whole: tuple[int, ...]) -> float:
+        return memory.of_stage(replace(job, recompute=Recompute(full_layers=whole, full_chunks=chunks)), 0).items["activations"]
+
+    early, late = kept(((2, 2), (0, 0)), (2, 2)), kept(((0, 0), (2, 2)), (2, 2))
+    assert early < kept(None, (2, 2)) < late
+    assert kept(None, (2, 2)) == kept(((1, 1), (1, 1)), (2, 2)) and kept(None, (3, 2)) == kept(((2, 1), (1, 1)), (3, 2))
+    assert kept(((9, 9), (9, 9)), (18, 18)) == memory.of_stage(replace(job, recompute=Recompute(policy="full")), 0).items["activations"]
+    assert kept(((0, 0), (0, 0)), (0, 0)) == memory.of_stage(job, 0).items["activations"]

@@ -62,13 +62,29 @@ def test_every_row_is_priced_or_refused_by_name(priced: list[Priced]) -> None:
         ({"mfu": "120"}, "impossible", "above the peak"),
         ({"recompute": ""}, "unknown", "recomputation is not stated"),
         ({"zero_or_fsdp": ""}, "unknown", "sharding of the replicas is not stated"),
-        ({"layers": "320"}, "does not fit", ""),
+        ({"layers": "320"}, "unknown", "layers of another kind"),
+        ({"layers": "320", "model": "llama-70b"}, "does not fit", ""),
+        ({"device": "V100 16GB"}, "does not fit", ""),
+        ({"device": "V100 32GB", "zero_or_fsdp": "FSDP", "recompute": "full"}, "fits", ""),
+        ({"model": "Qwen1.5-MoE-A2.7B"}, "unknown", "experts whose number and width are not stated"),
+        ({"model": "T5-11B"}, "unknown", "an encoder and a decoder"),
+        ({"model": "Mamba-7B"}, "unknown", "state-space layers"),
+        ({"model": "BERT-large"}, "unknown", "an encoder, not a decoder"),
+        ({"zero_or_fsdp": "sideways"}, "unknown", "zero_or_fsdp 'sideways' is not understood"),
+        ({"recompute": "every 2nd layer"}, "unknown", "recompute 'every 2nd layer' is not understood"),
+        ({"kv_heads": "7"}, "unknown", "7 key/value heads do not divide 32 heads"),
+        ({"micro_batch": "0"}, "unknown", "a batch of 0 sequences"),
+        ({"hidden": "inf"}, "unknown", "'inf' is no number"),
+        ({"dp": "-1"}, "unknown", "-1 is below 0"),
+        ({"peak_mem_gib": "30-40"}, "unknown", "'30-40' is no number"),
+        ({"mfu": "fast"}, "unknown", "'fast' is no number"),
         ({"hidden": ""}, "unknown", "hidden"),
         ({"device": "Cerebras WSE"}, "unknown", "Cerebras"),
         ({"notes": "QLoRA fine-tuning"}, "unknown", "QLoRA"),
         ({"seq": ""}, "unknown", "sequence"),
         ({"layers": "many"}, "unknown", "'many' is no number"),
-        ({"tp": "5"}, "unknown", "tensor_parallel 5"),
+        ({"tp": "5"}, "unknown", "5 does not divide the 8 devices"),
+        ({"tp": "5", "n_devices": ""}, "unknown", "tensor_parallel 5"),
         ({"dtype": "fp8"}, "fits", "float8"),
         ({"model": "llama-300b"}, "unknown", "experts whose number and width are not stated"),
     ],
@@ -89,6 +105,22 @@ def test_short_and_long_rows() -> None:
 def test_a_row_that_ran_out_of_memory() -> None:
     assert price_row({**ROW, "notes": "OUTCOME: OOM"}).out_of_memory
     assert not price_row({**ROW, "notes": "too close to OOM"}).out_of_memory
+    assert price_row({**ROW, "notes": "CUDA out of memory at step 1"}).out_of_memory
+    for cell in ("peak_mem_gib", "tokens_per_s_per_device", "tflops_per_device", "mfu"):
+        found = price_row({**ROW, cell: "OOM"})
+        assert found.out_of_memory and found.memory_gib and found.stated_memory is None
+
+
+def test_figures_with_their_units() -> None:
+    found = price_row({**ROW, "peak_mem_gib": "~35 GB", "tokens_per_s_per_device": "3,500 tokens/s"})
+    assert (found.stated_memory, found.stated_tokens) == (35, 3500)
+    percent, share = price_row({**ROW, "mfu": "45%"}), price_row({**ROW, "mfu": "0.45"})
+    assert percent.stated_tokens == share.stated_tokens and percent.stated_tokens
+
+
+def test_devices_count_where_a_row_contradicts_itself() -> None:
+    found = price_row({**ROW, "dp": "8"})
+    assert found.memory_gib == price_row(ROW).memory_gib and "dp 8 contradicts 8 devices: 4 assumed" in found.assumed
 
 
 @pytest.mark.parametrize(
@@ -108,6 +140,9 @@ def test_words() -> None:
     assert (
         words.sharding("FSDP FULL_SHARD") == "full" and words.sharding("ZeRO-1") == "optimizer" and words.sharding("ZeRO-2") == "gradients"
     )
+    assert [words.sharding(text) for text in ("zero1", "stage 2", "ZeRO stage 3", "3", "DDP", "hybrid shard", "FSDP SHARD_GRAD_OP")] == [
+        "optimizer", "gradients", "full", "full", "none", "full", "gradients",
+    ]  # fmt: skip
     assert words.compute("MXFP8") == "float8" and words.compute("amp_bf16") == "bfloat16" and words.compute("NVFP4") == "float4"
     assert words.recompute("full uniform 1", 2)[0].policy == "full" and words.recompute("layers [13,5]+selective", 2)[0].full_layers == (
         13,

@@ -56,15 +56,18 @@ def test_stages_hold_their_own_layers_and_slices(tmp_path: Path) -> None:
     assert ("AllReduce", (0, 1)) in operators
 
 
-def test_recomputation_sharded_states_and_sequence_parallel(tmp_path: Path) -> None:
+def test_recomputation_sharded_states_sequence_and_context_parallel(tmp_path: Path) -> None:
     words = [*MESH, "parallel.optimizer_parallel=true", "parallel.use_seq_parallel=true", "recompute=full", "--ranks", "0"]
+    words += ["parallel.context_parallel=2", "parallel.context_parallel_algo=ulysses_cp", "launch.nodes=2", "launch.devices_per_node=8"]
     code, report, said = _simulate(tmp_path, *words)
     assert code == 0, said
     (first,) = report["ranks"]
-    assert _shapes(first, "weight")["model.layers.0.attention.wq.weight"] == [32, 128]  # over the two replicas, too
+    # over the two replicas and the two of context parallelism, which are replicas to the weights
+    assert _shapes(first, "weight")["model.layers.0.attention.wq.weight"] == [16, 128]
     operators = {(each["operator"], tuple(each["ranks"])) for each in first["collectives"]}
     assert ("ReduceScatter", (0, 1)) in operators  # sequence parallel
-    assert ("AllGather", (0, 2)) in operators  # sharded weights
+    assert ("AllGather", (0, 2, 4, 6)) in operators  # sharded weights
+    assert ("AllGather", (0, 2)) in operators  # heads for positions
 
 
 def test_mcore_with_context_parallel(tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from mindrecipe.launch.ports import reserve_free
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -29,7 +30,7 @@ def environment(**more: str) -> dict[str, str]:
     )
 
 
-def run_python(*arguments: str | Path, cwd: Path, timeout: float = 240, **more: str) -> subprocess.CompletedProcess[str]:
+def run_python(*arguments: str | Path, cwd: Path, timeout: float = 500, **more: str) -> subprocess.CompletedProcess[str]:
     """Run this Python with ``arguments``; stdout and stderr together. Nothing of it survives."""
     return run_command([sys.executable, *map(str, arguments)], cwd=cwd, timeout=timeout, **more)
 
@@ -47,15 +48,14 @@ def run_command(command: list[str], *, cwd: Path, timeout: float, **more: str) -
     return subprocess.CompletedProcess(command, process.returncode, out, "")
 
 
-def msrun(*arguments: str | Path, cwd: Path, ranks: int = 2, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+def msrun(*arguments: str | Path, cwd: Path, ranks: int = 2, timeout: float = 500) -> subprocess.CompletedProcess[str]:
     """The same through msrun, on ``ranks`` ranks."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    flags = [f"--worker_num={ranks}", f"--local_worker_num={ranks}", f"--master_port={port}", f"--log_dir={cwd / 'msrun'}", "--join=True"]
     tool = shutil.which("msrun", path=environment()["PATH"])
     assert tool is not None
-    return run_command([tool, *flags, "python", *map(str, arguments)], cwd=cwd, timeout=timeout)
+    with reserve_free() as held:
+        hosts = [f"--worker_num={ranks}", f"--local_worker_num={ranks}", f"--master_port={held.port}"]
+        flags = [*hosts, f"--log_dir={cwd / 'msrun'}", "--join=True"]
+        return run_command([tool, *flags, "python", *map(str, arguments)], cwd=cwd, timeout=timeout)
 
 
 @dataclass(frozen=True)

@@ -55,19 +55,20 @@ def test_the_update_ratio_is_that_of_every_nth_step() -> None:
 
 
 def test_a_sample_shows_a_busy_process() -> None:
-    sampler = usage.Sampler(lambda _: None, 1.0, None)
+    began, sampler = time.monotonic(), usage.Sampler(lambda _: None, 1.0, None)
     ends = time.process_time() + 0.3
     while time.process_time() < ends:
         pass
     sample = sampler.sample()
-    assert 0.02 < sample.cpu <= (os.cpu_count() or 1) and sample.host_cpu > 0 and sample.rss > 1e6 and sample.npu is None
+    least = 0.25 / (time.monotonic() - began)  # the kernel counts in hundredths of a second
+    assert least < sample.cpu <= (os.cpu_count() or 1) and sample.host_cpu > 0 and sample.rss > 1e6 and sample.npu is None
     assert sampler.sample().time >= sample.time
 
 
 def test_the_thread_writes_by_itself() -> None:
     found: list[Usage] = []
     usage.Sampler(found.append, 0.05, None).start()
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + 200
     while len(found) < 2 and time.monotonic() < ends:
         time.sleep(0.02)
     assert len(found) >= 2

@@ -25,7 +25,7 @@ print(child.pid, child.stdout.readline().strip(), flush=True)
 
 def _start(**more: str) -> tuple[int, str]:
     """A parent that ends as soon as its child (in a session of its own, as msrun's) is up: the child's pid and what the guard said."""
-    done = subprocess.run([sys.executable, "-c", PARENT], env=environment(**more), capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", PARENT], env=environment(**more), capture_output=True, text=True, timeout=200, check=True)
     pid, said = done.stdout.split()
     return int(pid), said
 
@@ -41,7 +41,7 @@ def _lives(pid: int) -> bool:
 def test_a_rank_does_not_outlive_its_parent() -> None:
     pid, said = _start()
     assert said == "True"
-    ends = time.monotonic() + 5
+    ends = time.monotonic() + 100
     while _lives(pid) and time.monotonic() < ends:
         time.sleep(0.02)
     assert not _lives(pid)
@@ -60,7 +60,7 @@ def test_the_guard_can_be_turned_off() -> None:
 def test_a_rank_whose_launcher_is_gone_ends_at_once(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    ended = run_python("-c", CHILD, cwd=tmp_path, timeout=20, MINDRECIPE_LAUNCHER_PID=str(gone.pid))
+    ended = run_python("-c", CHILD, cwd=tmp_path, timeout=200, MINDRECIPE_LAUNCHER_PID=str(gone.pid))
     assert ended.returncode == -signal.SIGKILL
 
 
@@ -74,5 +74,5 @@ def test_signals_end_a_rank_even_inside_native_code(tmp_path: Path) -> None:
         assert child.stdout is not None
         child.stdout.readline()
         child.send_signal(number)
-        _, said = child.communicate(timeout=10)
+        _, said = child.communicate(timeout=200)
         assert (child.returncode, said) == (-number, "")

@@ -35,6 +35,14 @@ for now_step in (3, 6):
     now[0] += 2.4; start.on_train_step_end(context)
     now[0] += 0.3; end.on_train_step_end(context)
 records = [call.args[0] for call in journal.step.call_args_list]
+keeper = Mock()
+now[0] += 1.0
+lost = StepEnd(start, journal, scale, agree, Mock(judge=Mock(side_effect=ValueError("lost"))), None,
+               Gauges(memory=lambda: 7, update_ratio_steps=None), stop, keeper, profiled=range(0))
+try:
+    lost.on_train_step_end(context)
+except ValueError:
+    print("CLOSED", keeper.close.call_count)
 print("RECORDS", json.dumps([[r.step, r.epoch, r.step_time, r.data_time, r.compute_time, r.other_time, r.tokens_per_s, r.mfu] for r in records]))
 """
 
@@ -46,3 +54,4 @@ def test_several_steps_in_one_go(tmp_path: Path) -> None:
     assert [record[:2] for record in records] == [[13, 4], [16, 4]]
     for record in records:
         assert record[2:] == pytest.approx([1.1, 0.2, 0.8, 0.1, 100 / 1.1, 8e12 / 1.1 / 1e13])
+    assert "CLOSED 1" in done.stdout, "a run that ends itself finishes its saves first: the launcher kills it once it is told why"

@@ -82,7 +82,7 @@ def test_a_spike_that_rolls_back_comes_again_and_ends_it(tmp_path: Path) -> None
 
 
 def test_a_rank_that_sleeps_is_named(tmp_path: Path) -> None:
-    done = train(tmp_path, "run.imports=[faults]", "launch.env.SLEEPY=1", "parallel=data", "launch.workers=2")
+    done = train(tmp_path, "run.imports=[faults]", "launch.env.SLEEPY=1", "parallel=data", "launch.workers=2", "watch.slow_rank_share=0.05")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"warning: rank 1 keeps the others waiting for \S+ s of a step's", done.stdout), done.stdout
 

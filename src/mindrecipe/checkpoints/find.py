@@ -90,7 +90,9 @@ def _manifest_fault(root: Path, files: tuple[Path, ...], *, contents: bool = Fal
     named = [each for ranks in manifest.read(root).values() for each in ranks.values() if names & set(each.files)]
     unnamed = names - {name for each in named for name in each.files}
     if unnamed:
-        return f"{Path(min(unnamed)).name} was not finished: no manifest names it"
+        unread = manifest.damaged(root)
+        why = f": {unread[-1].name} can't be read" if unread else " was not finished: no manifest names it"
+        return f"{Path(min(unnamed)).name}{why}"
     return next(filter(None, (each.fault(root, contents=contents) for each in named)), None)
 
 

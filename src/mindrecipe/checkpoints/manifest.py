@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import zlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -68,19 +69,37 @@ def write(root: Path, manifest: Manifest) -> None:
 
 
 def read(root: Path) -> dict[int, dict[int, Manifest]]:
-    """The manifests below ``root``: by step, by rank."""
+    """The manifests below ``root`` that can be read: by step, by rank."""
     found: dict[int, dict[int, Manifest]] = {}
-    for path in (root / FOLDER).glob("*.json"):
-        named = _NAME.fullmatch(path.name)
-        if named is None:
+    for path, manifest in _all(root):
+        if manifest is not None:
+            found.setdefault(_place(path)[0], {})[_place(path)[1]] = manifest
+    return found
+
+
+def damaged(root: Path) -> list[Path]:
+    """The manifests below ``root`` that can't be read: what they named is not known."""
+    return [path for path, manifest in _all(root) if manifest is None]
+
+
+def _all(root: Path) -> Iterator[tuple[Path, Manifest | None]]:
+    for path in sorted((root / FOLDER).glob("*.json")):
+        if _NAME.fullmatch(path.name) is None:
             continue
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
+            raw["files"] = {str(name): (int(size), int(crc)) for name, (size, crc) in raw["files"].items()}
+            yield path, Manifest(**raw)
         except FileNotFoundError:  # another rank prunes
             continue
-        raw["files"] = {name: tuple(pair) for name, pair in raw["files"].items()}
-        found.setdefault(int(named[1]), {})[int(named[2])] = Manifest(**raw)
-    return found
+        except (ValueError, KeyError, TypeError, AttributeError):
+            yield path, None
+
+
+def _place(path: Path) -> tuple[int, int]:
+    named = _NAME.fullmatch(path.name)
+    assert named is not None, "the name of a manifest"
+    return int(named[1]), int(named[2])
 
 
 def finished(root: Path, world: int) -> set[int] | None:
@@ -114,10 +133,10 @@ def prune(root: Path, keep: int) -> list[int]:
 def remove_half_written(root: Path) -> list[Path]:
     """Delete what a killed process left in the middle of a save: mindspore's ``*.tmp``, and files that no manifest names.
 
-    A folder without manifests is another program's: there only the former.
+    A folder without manifests is another program's, and where one of them is damaged its files may be whole: there only the former.
     """
     leftovers = [*root.glob("rank_*/*.tmp"), *root.glob("iteration_*/*.tmp"), *(root / FOLDER).glob("*.new")]
-    if (root / FOLDER).is_dir():
+    if (root / FOLDER).is_dir() and not damaged(root):
         finished = {root / name for ranks in read(root).values() for each in ranks.values() for name in each.files}
         saved = [*root.glob("rank_*/*.ckpt"), *root.glob("rank_*/*.safetensors"), *root.glob("iteration_*/*.safetensors")]
         leftovers += [path for path in saved if path not in finished]

@@ -53,7 +53,10 @@ def drill(
     place = folder.expanduser().absolute() if folder is not None else Path(tempfile.mkdtemp(prefix="mindrecipe-drill-"))
     if folder is not None and place.exists():
         raise UserError(f"{place} exists", mend="--folder <a new one>")
-    place.mkdir(parents=True, exist_ok=True)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise UserError(f"can't make {place}: {fault.strerror}", mend="--folder <a new folder of yours>") from fault
     console = Console(highlight=False, soft_wrap=True, markup=False)
     rows: list[Row] = []
     if not as_json:

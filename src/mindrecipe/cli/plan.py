@@ -90,14 +90,17 @@ def _stops(run: Run) -> list[Finding]:
 
 
 def _price(run: Run, layers: bool, pictures: list[Path], as_json: bool) -> None:
+    from mindrecipe.cli import save_interval
     from mindrecipe.plan import memory
     from mindrecipe.plan.explained import explain
 
     told, stops = explain(_job(run)), _stops(run)
+    step_time = told.time.step if told.time else None
     for path in pictures:
         _draw(told.memory, f"{run.derived.config.run.name}: {told.layout}", path)
     if as_json:
         plain: dict[str, Any] = {"model": run.derived.config.run.name, **told.plain()}
+        plain["save_interval"] = save_interval.plain(run.derived, step_time)
         plain["stops"] = [{"rule": each.rule, "what": each.what, "why": each.why, "mend": each.mend} for each in stops]
         if layers:
             plain["layers"] = [dataclasses.asdict(layer) for layer in memory.by_layer(told.job)]
@@ -108,6 +111,7 @@ def _price(run: Run, layers: bool, pictures: list[Path], as_json: bool) -> None:
         plan_view.show_plan(told, str(run.derived.config.run.name), stops)
         if layers:
             plan_view.show_layers(memory.by_layer(told.job))
+        print(f"\n{save_interval.told(run.derived, step_time)}")
     if not told.memory.fits:
         raise typer.Exit(EXIT_FAILED)
 

@@ -11,10 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mindrecipe.checkpoints.interval import DEVICE_HOURS, WRITE_SPEED, best_interval, lost_share
+from mindrecipe.cli import save_interval
 from mindrecipe.config.keys import knobs
 from mindrecipe.derive import Derived
-from mindrecipe.derive.checkpoint_size import one_checkpoint_bytes
 from mindrecipe.derive.precision import LEVELS, row_of
 from mindrecipe.freeze import derived_facts, to_yaml
 from mindrecipe.run import Run
@@ -39,7 +38,8 @@ def show(
     config = dataclasses.asdict(run.derived.config)
     facts = derived_facts(run.derived, None)
     if as_json:
-        print(json.dumps({"config": config, "derived": facts, "options": run.choices}, indent=2))
+        saving = save_interval.plain(run.derived)
+        print(json.dumps({"config": config, "derived": facts, "options": run.choices, "save_interval": saving}, indent=2))
         return
     console = Console(highlight=False, soft_wrap=True, markup=False)
     console.print(f"# options: {', '.join(f'{group}={option}' for group, option in run.choices.items())}", style="dim")
@@ -49,19 +49,7 @@ def show(
     console.print("\n# derived, never written by hand", style="dim")
     _print_yaml(console, to_yaml({"derived": facts}))
     _print_amp(console, run.derived)
-    console.print(_interval(run.derived))
-
-
-def _interval(derived: Derived) -> str:
-    """How often to save, by what a save takes and how often devices fail."""
-    size = one_checkpoint_bytes(derived)
-    save, between = size / WRITE_SPEED, DEVICE_HOURS * 3600 / derived.device_num
-    best = best_interval(save, between)
-    return (
-        f"checkpoints: {size / 2**30:.2f} GiB a rank, {save:.3g} s at 1 GiB/s; {derived.device_num} devices fail every "
-        f"{between / 3600:,.0f} h (one in {DEVICE_HOURS:,.0f} device hours: Llama 3, arXiv 2407.21783): "
-        f"best every {best / 3600:.2g} h (Young, Daly), which costs {lost_share(best, save, between):.2%} of the time"
-    )
+    console.print(save_interval.told(run.derived))
 
 
 def _print_yaml(console: Console, text: str) -> None:

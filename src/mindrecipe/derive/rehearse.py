@@ -26,6 +26,11 @@ EXTRA = {
     "n_routed_experts": 8,
     "expert_num": 8,
     "moe_intermediate_size": 64,
+    "moe_shared_expert_intermediate_size": 64,
+    "num_experts_per_tok": 2,
+    "n_group": 2,
+    "topk_group": 2,
+    "first_k_dense_replace": 1,
     "q_lora_rank": 32,
     "kv_lora_rank": 32,
     "qk_nope_head_dim": HEAD_DIM,
@@ -195,13 +200,16 @@ def _on_cpu(config: RunConfig) -> RunConfig:
 
 
 def changes(before: RunConfig, after: RunConfig) -> list[Change]:
-    """What differs, knob by knob."""
+    """What differs, knob by knob, and key by key in the knobs that are maps."""
     found = []
     for section in before.__dataclass_fields__:
         left, right = getattr(before, section), getattr(after, section)
         if left == right:
             continue
         for key in getattr(left, "__dataclass_fields__", ()):
-            if getattr(left, key) != getattr(right, key):
-                found.append(Change(f"{section}.{key}", getattr(left, key), getattr(right, key)))
+            was, now, name = getattr(left, key), getattr(right, key), f"{section}.{key}"
+            if isinstance(was, dict) and isinstance(now, dict) and was.keys() == now.keys():
+                found += [Change(f"{name}.{each}", was[each], now[each]) for each in was if was[each] != now[each]]
+            elif was != now:
+                found.append(Change(name, was, now))
     return found

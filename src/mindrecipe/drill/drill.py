@@ -5,15 +5,19 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import psutil
+
 from mindrecipe.drill.faults import FAULTS, OWN_DISK
-from mindrecipe.drill.job import Job, Stuck
+from mindrecipe.drill.job import Job, Late, Stuck
 from mindrecipe.drill.small_disk import NoDisk, SmallDisk
 from mindrecipe.errors import EXIT_OK
 
 _MOST_STARTS = 4
+_TRIES = 5  # a run of a few milliseconds a step may be over before it is broken: another one is begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,19 +66,27 @@ def drill(
         return
     for number, fault in enumerate(faults, 1):
         at = dice.randint(every + 1, max(every + 1, steps - every - 1))
-        place = folder / f"{number}_{fault}"
-        if fault not in OWN_DISK:
-            yield _break(Job(words, place, patience), fault, at, expected, dice)
-            continue
-        try:
-            with SmallDisk(place) as disk:
-                row = _break(Job(words, place / "run", patience, disk), fault, at, expected, dice)
-        except NoDisk as why:
-            row = Row(fault=fault, at=at, detected=None, lost=None, recovered=None, identical=False, not_made=str(why))
-        yield row
+        yield _broken(words, folder / f"{number}_{fault}", patience, fault, at, expected, dice)
+
+
+def _broken(words: list[str], place: Path, patience: float, fault: str, at: int, expected: dict[int, float], dice: random.Random) -> Row:
+    """Begin a run and break it, once more (in ``<place>.2``, ...) where it was over before."""
+    nothing = Row(fault=fault, at=at, detected=None, lost=None, recovered=None, identical=False)
+    for number in range(1, _TRIES + 1):
+        here = place if number == 1 else place.with_name(f"{place.name}.{number}")
+        with suppress(Late):
+            if fault not in OWN_DISK:
+                return _break(Job(words, here, patience), fault, at, expected, dice)
+            try:
+                with SmallDisk(here) as disk:
+                    return _break(Job(words, here / "run", patience, disk), fault, at, expected, dice)
+            except NoDisk as why:
+                return replace(nothing, not_made=str(why))
+    return replace(nothing, problem=f"{_TRIES} runs were over before they could be broken: more --steps")
 
 
 def _break(job: Job, fault: str, at: int, expected: dict[int, float], dice: random.Random) -> Row:
+    """Late where the fault came to a run that was over, or as good as."""
     detected = recovered = None
     lost = None
     try:
@@ -88,9 +100,13 @@ def _break(job: Job, fault: str, at: int, expected: dict[int, float], dice: rand
         detected = ends[0] - struck if ends else None
         steps_again = [event.time for event in job.events("train") if event.time > struck]
         recovered = steps_again[0] - struck if steps_again else None
+        if code == EXIT_OK and not steps_again:
+            raise Late
         lost = max(0, reached - job.resumed())
         problem = _difference(job, expected) if code == EXIT_OK else f"exit code {code} (see {job.output})"
         return Row(fault=fault, at=reached, detected=detected, lost=lost, recovered=recovered, identical=problem is None, problem=problem)
+    except psutil.NoSuchProcess as gone:
+        raise Late from gone
     except Stuck as stuck:
         return Row(fault=fault, at=at, detected=detected, lost=lost, recovered=recovered, identical=False, problem=str(stuck))
     finally:

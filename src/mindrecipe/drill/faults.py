@@ -1,4 +1,4 @@
-"""What is done to a run under drill. Each returns once it is done; the launcher may be gone then."""
+"""What is done to a run under drill. Each returns once it is done; the launcher may be gone then. Late: there was nothing left to break."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import signal
 import stat
 from collections.abc import Callable
 
-from mindrecipe.drill.job import Job
+from mindrecipe.drill.job import Job, Late
 
 Fault = Callable[[Job, random.Random], None]
 
 
 def kill_a_worker(job: Job, dice: random.Random) -> None:
     """kill -9 of a rank, as the kernel does for lack of memory."""
-    dice.choice(job.workers()).kill()
+    _kill_one(job, dice)
 
 
 def kill_the_launcher(job: Job, dice: random.Random) -> None:
@@ -26,7 +26,7 @@ def kill_while_saving(job: Job, dice: random.Random) -> None:
     """kill -9 of a rank as soon as it begins to write a checkpoint."""
     seen = sum(1 for _ in job.events("save"))
     job.until(lambda: sum(1 for _ in job.events("save")) > seen, "a checkpoint")
-    dice.choice(job.workers()).kill()
+    _kill_one(job, dice)
 
 
 def corrupt_the_newest(job: Job, dice: random.Random) -> None:
@@ -51,6 +51,13 @@ def fill_the_disk(job: Job, dice: random.Random) -> None:
     """The disk of the run has no room for another byte."""
     assert job.disk is not None, "a run of its own disk"
     job.disk.fill()
+
+
+def _kill_one(job: Job, dice: random.Random) -> None:
+    workers = job.workers()
+    if not workers:
+        raise Late
+    dice.choice(workers).kill()
 
 
 OWN_DISK = ("disk",)

@@ -15,6 +15,8 @@ import psutil
 
 from mindrecipe.checkpoints.find import Checkpoint, find
 from mindrecipe.drill.small_disk import SmallDisk
+from mindrecipe.errors import EXIT_OK
+from mindrecipe.launch.processes import die_with
 from mindrecipe.measure.artifacts import resumed_step
 from mindrecipe.measure.record import Event, StepRecord, event_from_line, read_steps
 from mindrecipe.runfiles import LOCK, RunFiles
@@ -25,6 +27,10 @@ _POLL = 0.05
 
 class Stuck(Exception):
     """Something that had to happen did not in time."""
+
+
+class Late(Exception):
+    """The run was over before it could be broken."""
 
 
 class Job:
@@ -51,6 +57,7 @@ class Job:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call; whatever ends the drill ends its run
                 env={**os.environ, "PYTHONSAFEPATH": "1"},
             )
 
@@ -88,10 +95,12 @@ class Job:
             self._process.wait()
 
     def until(self, condition: Callable[[], bool], what: str, *, alive: bool = True) -> None:
-        """Wait for ``condition``. Stuck where it does not come, or (``alive``) the launcher ends before it does."""
+        """Wait for ``condition``. Stuck where it does not come, or (``alive``) the launcher fails before it does; Late where it is done."""
         deadline = time.monotonic() + self._patience
         while not condition():
             if alive and self.ended() is not None and not condition():
+                if self.ended() == EXIT_OK:
+                    raise Late
                 raise Stuck(f"{what}: the launcher ended with exit code {self.ended()} (see {self.output})")
             if time.monotonic() > deadline:
                 raise Stuck(f"{what} did not come within {self._patience:g} s (see {self.output})")

@@ -15,10 +15,11 @@ from mindrecipe.launch.peers import Peers
 from mindrecipe.launch.plan import LaunchPlan
 from mindrecipe.launch.ports import PortReservation, reserve_free
 from mindrecipe.launch.processes import Tree
+from mindrecipe.launch.seen import Ending
 from mindrecipe.launch.session import open_session
 from mindrecipe.launch.signals import StopSignals
 from mindrecipe.launch.start import start
-from mindrecipe.launch.supervise import Ending, Supervisor
+from mindrecipe.launch.supervise import Supervisor
 from mindrecipe.launch.watch import Watch
 from mindrecipe.measure.artifacts import grad_clip, read_heldout, tokens_per_sample, unigram_entropy, write_summary
 from mindrecipe.measure.outcome import Outcome, RankError

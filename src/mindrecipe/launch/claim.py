@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 
 from mindrecipe.errors import UserError
 
 NAME = ".launcher"
+_TRIES, _PAUSE = 5, 0.05
 
 
 class Claim:
@@ -21,11 +23,16 @@ class Claim:
 
     def __enter__(self) -> Claim:
         self._file = os.open(self._run_dir / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        for _ in range(_TRIES):  # one that only looks whether it is held has it for a moment
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(_PAUSE)
+            else:
+                break
+        else:
             os.close(self._file)
-            raise taken(self._run_dir) from None
+            raise taken(self._run_dir)
         os.ftruncate(self._file, 0)
         os.write(self._file, str(os.getpid()).encode())
         return self

@@ -18,8 +18,9 @@ from mindrecipe.launch.peers import Peers
 from mindrecipe.launch.plan import LaunchPlan
 from mindrecipe.launch.preconditions import preflight
 from mindrecipe.launch.restart import Attempt
+from mindrecipe.launch.seen import Ending
 from mindrecipe.launch.signals import StopSignals, exit_code
-from mindrecipe.launch.supervise import POLL, Ending
+from mindrecipe.launch.supervise import POLL
 from mindrecipe.launch.together import Together
 from mindrecipe.measure.artifacts import resumed_step
 from mindrecipe.measure.outcome import Outcome

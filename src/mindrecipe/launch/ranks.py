@@ -8,7 +8,7 @@ import psutil
 
 from mindrecipe.launch.failure import worker_exits
 from mindrecipe.launch.plan import LaunchPlan
-from mindrecipe.launch.processes import alive, environment_of
+from mindrecipe.launch.processes import alive, environment_of, unclaimed_exit_code
 from mindrecipe.measure.tail import LineTail
 
 
@@ -16,7 +16,7 @@ class Ranks:
     """Follows the ranks below ``root``, which is the rank itself (one process) or msrun.
 
     msrun's children are told apart by the environment msrun gave them; their exit codes are msrun's to collect, so we read
-    them from its log.
+    them from its log, or from the kernel before msrun has looked.
     """
 
     def __init__(self, plan: LaunchPlan, root: subprocess.Popen[bytes]) -> None:
@@ -25,6 +25,7 @@ class Ranks:
         self._found: dict[int, psutil.Process] = {}
         self._scheduler: psutil.Process | None = None
         self._codes: dict[int, int] = {}
+        self._unclaimed: dict[int, int] = {}
         self._launch_log = LineTail(plan.launch_log)
         if plan.is_local:
             self._found[0] = psutil.Process(root.pid)
@@ -44,6 +45,9 @@ class Ranks:
             ended = worker_exits(line)
             if ended is not None:
                 self._codes[ended[0]] = ended[1]
+        for process in self._found.values():
+            if (code := unclaimed_exit_code(process.pid)) is not None:
+                self._unclaimed[process.pid] = code
 
     def living(self) -> dict[int, psutil.Process]:
         """The ranks that run."""
@@ -59,7 +63,7 @@ class Ranks:
             return self.root_code
         process = self._found.get(rank)
         pid = self._missed.get(rank) if process is None else process.pid
-        return None if pid is None else self._codes.get(pid)
+        return None if pid is None else self._codes.get(pid, self._unclaimed.get(pid))
 
     def blamed(self) -> list[int]:
         """The ranks that msrun itself named as failed, in its order."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from mindrecipe.errors import EXIT_FAILED, EXIT_OK
 from mindrecipe.launch import failure
@@ -18,50 +18,19 @@ from mindrecipe.launch.peers import Peers
 from mindrecipe.launch.plan import LaunchPlan
 from mindrecipe.launch.processes import Tree, send
 from mindrecipe.launch.ranks import Ranks
+from mindrecipe.launch.seen import Deaths, Ending, Seen
 from mindrecipe.launch.signals import StopSignals, exit_code
 from mindrecipe.launch.stall import StallClock
 from mindrecipe.launch.watch import Watch
 from mindrecipe.measure.outcome import Outcome, RankError
-from mindrecipe.measure.record import Event, StepRecord
+from mindrecipe.measure.record import StepRecord
 from mindrecipe.measure.view.base import View
 
 POLL = 0.15
 SETTLE = 0.3  # after the first error: ranks that failed in the same moment get to say so, and the earliest is the cause
-EXIT_CODE_WAIT = 1.5  # msrun looks at its ranks once a second; only it can say how one ended
+EXIT_CODE_WAIT = 1.5  # msrun looks at its ranks once a second; once it has, only it can say how one ended
 AT_ONCE = 3.0  # Ctrl-C kills the ranks: mindspore's data pipeline would make a SIGTERM of it, and they would save first
 LINGER = 30.0  # a rank that has said "done" may take this long to close its libraries
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How it ended, and all that was reported on the way. ``first_step`` is when the first step had ended, seconds since the epoch."""
-
-    outcome: Outcome
-    steps: list[StepRecord]
-    events: list[Event]
-    first_step: float | None
-
-
-@dataclass(slots=True)
-class _Seen:
-    """All that the ranks have reported."""
-
-    steps: list[StepRecord] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-    errors: list[RankError] = field(default_factory=list)
-    done: set[int] = field(default_factory=set)
-    stopped: set[int] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
-    first_step: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Deaths:
-    """The first ranks that ended without a word, perhaps all between two looks. ``alive`` is when they still lived."""
-
-    ranks: set[int]
-    alive: float
-    noticed: float
 
 
 class Supervisor:
@@ -74,9 +43,9 @@ class Supervisor:
         self._view = view
         self._signals = signals
         self._peers = peers
-        self._seen = _Seen()
+        self._seen = Seen()
         self._alive = time.time()
-        self._deaths: _Deaths | None = None
+        self._deaths: Deaths | None = None
         self._done_since: float | None = None
         self._stall = StallClock(plan.stall_timeout, plan.stall_min)
         self._disk = DiskWatch(plan.run_dir, plan.disk_low, plan.disk_action)
@@ -106,17 +75,23 @@ class Supervisor:
         ranks.look()
         now, root_code, ended, scheduler_ended = time.time(), ranks.root_code, ranks.ended(), ranks.scheduler_ended()
         self._read()
-        silent = ended - self._seen.done - self._seen.stopped - {error.rank for error in self._seen.errors}
+        told = {error.rank for error in self._seen.errors}
+        silent = ended - self._seen.done - self._seen.stopped - told
         if self._seen.stopped >= set(self._plan.local_ranks):  # a scheduler told the ranks themselves: they have saved
             return Outcome(state="interrupted", exit_code=exit_code(signal.SIGTERM), stopped=tuple(sorted(self._seen.stopped)))
         if self._deaths is None and (silent or ((root_code is not None or scheduler_ended) and not self._seen.stopped)):
-            self._deaths = _Deaths(silent, self._alive, time.monotonic())
+            self._deaths = Deaths(silent, self._alive, time.monotonic(), frozenset(told))
+        if told and self._deaths is None:
+            # a rank that died since the look may be what the others complain of
+            ranks.look()
+            if late := ranks.ended() - ended - self._seen.done - self._seen.stopped - told:
+                self._deaths = Deaths(late, now, time.monotonic(), frozenset(told))
         if self._seen.errors:
             return self._fail(ranks)
         if self._seen.done >= set(self._plan.local_ranks):
             if (finished := self._finish(root_code, all_left=ended >= set(self._plan.local_ranks))) is not None:
                 return finished
-            return None if (told := self._peers.stopped()) is None else self._follow(told, ranks)
+            return None if (elsewhere := self._peers.stopped()) is None else self._follow(elsewhere, ranks)
         if self._deaths is not None:
             return self._bury(ranks, self._deaths)
         self._alive = now
@@ -128,7 +103,7 @@ class Supervisor:
         if (stalled := self._stall.stalled_for) is not None:
             self._seen.errors.append(self._stalled(stalled))
             return self._fail(ranks)
-        return None if (told := self._peers.stopped()) is None else self._follow(told, ranks)
+        return None if (elsewhere := self._peers.stopped()) is None else self._follow(elsewhere, ranks)
 
     def _follow(self, told: RankError, ranks: Ranks) -> Outcome:
         """Another host has stopped short of the job's end."""
@@ -186,18 +161,20 @@ class Supervisor:
             notes = (f"{'the rank' if self._plan.is_local else 'msrun'}: {failure.describe_exit(root_code)} after the work was done",)
         return Outcome(state="completed", exit_code=EXIT_OK, notes=notes)
 
-    def _bury(self, ranks: Ranks, deaths: _Deaths) -> Outcome | None:
+    def _bury(self, ranks: Ranks, deaths: Deaths) -> Outcome | None:
         """Something ended that should not have: give msrun its second to say how, then name the one to blame."""
         known = ranks.root_code is not None or any(ranks.exit_code(rank) is not None for rank in deaths.ranks)
         if not known and time.monotonic() - deaths.noticed < EXIT_CODE_WAIT:
             return None
         return self._fail(ranks)
 
-    def _blame(self, ranks: Ranks, deaths: _Deaths) -> RankError | None:
+    def _blame(self, ranks: Ranks, deaths: Deaths) -> RankError | None:
         """The error of the first that ended without a word: msrun if it was killed, else a rank (the one msrun named), else msrun."""
         code, logs = ranks.root_code, self._plan
         if code is not None and code < 0 and not self._plan.is_local:
             return failure.from_launch(code, logs.launch_log, deaths.alive)
+        if deaths.told.intersection(ranks.blamed()):
+            return None  # msrun saw a rank fail that has said why, and killed the others itself
         silent = deaths.ranks - {error.rank for error in self._seen.errors}
         if silent:
             # msrun kills the others as soon as one ends: one that ended before we found its process is told by its log, or by its silence
@@ -215,9 +192,11 @@ class Supervisor:
     def _fail(self, ranks: Ranks) -> Outcome:
         """Stop everybody at once, after a moment in which others may still say that they were first."""
         deadline = time.monotonic() + SETTLE
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not ranks.ended() >= set(self._plan.local_ranks):
             time.sleep(POLL / 3)
             self._read()
+        ranks.look()
+        self._read()
         blamed = self._blame(ranks, self._deaths) if self._deaths is not None else None
         errors = failure.in_order([*([blamed] if blamed is not None else []), *self._seen.errors])
         faulty = {error.rank for error in errors}

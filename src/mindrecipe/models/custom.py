@@ -1,7 +1,8 @@
 """custom: any mindformers model that is no family of ours, known by the dimensions all decoder models share.
 
-Its model_config is passed through; ``model.keys`` says which of its keys our dimensions are. What is counted from them is an
-estimate (norms, biases and adapters are left out), good for checks and plans; 0 where a dimension it needs is not known.
+Its model_config is passed through; ``model.keys`` says which of its keys our dimensions are. What is counted from them is exact for
+mcore models (mcore.py), else an estimate (norms, biases and adapters are left out), good for checks and plans; 0 where a dimension it
+needs is not known.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from mindrecipe.config.schema import ModelConfig
+from mindrecipe.models import mcore
 from mindrecipe.models.family import Family, completed, dims_of_attention, feed_forward_of, flops_per_token, register
 
 #: our name -> the section it is a knob of; the names that ``model.keys`` may use
@@ -66,12 +68,22 @@ def parameters(model: ModelConfig) -> int:
     return model.num_layers * (attention + feed_forward) + embeddings
 
 
+def mcore_parameters(model: ModelConfig) -> int:
+    """The same of mindformers' mcore models, exactly; where they have parts that are not counted, the estimate."""
+    if any(key not in model.keys for key in _NEEDED):
+        return 0
+    try:
+        return mcore.parameters(model)
+    except mcore.NotCounted:
+        return parameters(model)
+
+
 def flops(model: ModelConfig) -> float | None:
     """FLOPs of a token as :func:`mindrecipe.models.family.flops_per_token` counts them; None where a dimension is not told.
 
-    None for experts as well: how many of them see a token is the router's own matter.
+    None for experts as well: how many of them see a token is the router's own matter; and for latent attention.
     """
-    if any(key not in model.keys for key in _NEEDED) or any(_count(model.extra.get(key)) > 1 for key in _EXPERTS):
+    if any(key not in model.keys for key in _NEEDED) or any(_count(model.extra.get(key)) > 1 for key in (*_EXPERTS, "kv_lora_rank")):
         return None
     not_there = (3 - _matrices(model)) * model.num_layers * model.hidden_size * feed_forward_of(model)
     return flops_per_token(model) - 6.0 * not_there
@@ -110,7 +122,7 @@ MCORE = register(
         layout="labelled",
         columns=("input_ids", "labels", "loss_mask"),
         complete=complete,
-        parameters=parameters,
+        parameters=mcore_parameters,
         flops=flops,
         attention_patterns=(r"self_attention\.core_attention",),
         selective_patterns=(r"mlp\.mul", r"mlp\.activation_func\.silu"),

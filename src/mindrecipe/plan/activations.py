@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mindrecipe.plan import stages
 from mindrecipe.plan.job import Job, Policy
 
 #: what a policy computes again; attention: the core only (Korthikanti's "selective"); selective: the cheap, wide operators of the gate
@@ -40,24 +41,28 @@ def tensors(job: Job, moe: bool) -> dict[str, float]:
     stream = tokens * d.hidden / between
     gathered = tokens * d.hidden if f.gathers_norms else stream
     residual = f.residual or s.activation
-    query, key = d.heads * d.head_dim, d.kv_heads * d.head_dim
+    query, key, value = d.widths
+    output = d.heads * (d.latent.value if d.latent else d.head_dim)
     kept = {
         "layer_input": residual * stream,
         "attention_norm": s.activation * gathered,
-        "query_key_value": s.activation * tokens * (query + 2 * key) / t,
-        "attention_core": tokens * (f.attention_outputs * s.activation * query + f.softmax_statistics * d.heads) / t,
+        "query_key_value": s.activation * tokens * (query + key + value) / t,
+        "attention_core": tokens * (f.attention_outputs * s.activation * output + f.softmax_statistics * d.heads) / t,
         "residual": residual * stream,
         "feed_forward_norm": s.activation * gathered,
     }
     if f.norm_kept:
         kept["norm_copies"] = 2 * f.norm_kept * gathered
-    if f.head_norms:
+    if d.latent:
+        ranks = d.latent.query_rank + d.latent.key_rank
+        kept["latent"] = s.activation * tokens * ranks + (f.head_norms or s.activation) * tokens * (ranks + d.latent.position) / between
+    elif f.head_norms:
         kept["head_norms"] = f.head_norms * tokens * (query + key) / t
     if not d.flash:
         # softmax output, and with dropout its mask and result: 5 a s^2 b (2 + 1 + 2 bytes); the context stays as it is
         per_score = 2 * s.activation + 1 if d.dropout else s.activation
         kept["scores"] = per_score * d.heads * tokens * d.seq / t
-        kept["attention_core"] = tokens * s.activation * query / t
+        kept["attention_core"] = tokens * s.activation * output / t
     if d.dropout:
         kept["dropout_masks"] = 2 * stream
     width = d.feed_forward if not moe else d.experts_per_token * d.expert_width + d.shared_width
@@ -89,9 +94,24 @@ def of_layer(job: Job, moe: bool, policy: Policy, whole: dict[str, float] | None
 def full_layers(job: Job, stage: int, layers: int) -> int:
     """How many layers of ``stage`` are recomputed whole."""
     if job.recompute.full_layers is not None:
-        given = job.recompute.full_layers
-        return min(layers, given[stage] if stage < len(given) else 0)
+        return sum(full_of_chunks(job, stage))
     return layers if job.recompute.policy == "full" else 0
+
+
+def full_of_chunks(job: Job, stage: int) -> list[int]:
+    """The same of each chunk of the stage."""
+    held, given = [row[stage] for row in stages.rows(job)], job.recompute
+    if given.full_chunks is not None:
+        return [min(count, row[stage]) for count, row in zip(held, given.full_chunks, strict=True)]
+    if given.full_layers is None:
+        return held if given.policy == "full" else [0] * len(held)
+    left = min(sum(held), given.full_layers[stage] if stage < len(given.full_layers) else 0)
+    found = [0] * len(held)
+    while left:  # one for each chunk in turn, as long as it has one left
+        for chunk, count in enumerate(held):
+            if left and found[chunk] < count:
+                found[chunk], left = found[chunk] + 1, left - 1
+    return found
 
 
 def rest_policy(job: Job) -> Policy:

@@ -8,6 +8,7 @@ finish with it, among those whose memory has room: moving a layer of any other s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mindrecipe.plan import clock, memory, stages
 from mindrecipe.plan.calibration import Efficiency
@@ -68,10 +69,14 @@ def partly(job: Job, efficiency: Efficiency, room: float) -> Refined | None:
     return _refined(replace(job, recompute=Recompute(full_layers=tuple(again))), efficiency)
 
 
-def offset_of(job: Job) -> list[int]:
-    """model.offset of a job whose layers lie unevenly: what each stage has more than its share (rounded down)."""
-    (row,) = stages.rows(job)
-    return [count - job.dims.layers // job.layout.pipeline for count in row]
+def offset_of(job: Job) -> list[Any] | int:
+    """model.offset of a job: what each stage, and each of its chunks, has more than its share (rounded down); 0: nothing."""
+    split = stages.rows(job)
+    each = job.dims.layers // (job.layout.pipeline * len(split))
+    found = [[count - each for count in row] for row in split]
+    if not any(map(any, found)):
+        return 0
+    return found if len(found) > 1 else found[0]
 
 
 def _split(job: Job, stage: int, count: int) -> Job:

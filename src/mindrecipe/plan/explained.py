@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mindrecipe.plan import clock, memory
-from mindrecipe.plan.advice import Advice, advise
+from mindrecipe.plan.advice import Advice, advise, offset
+from mindrecipe.plan.balance import offset_of
 from mindrecipe.plan.calibration import efficiency_of
 from mindrecipe.plan.clock import Time
 from mindrecipe.plan.job import CannotPrice, Job
@@ -96,6 +97,7 @@ def overrides(job: Job) -> str:
     words += [f"parallel.pipeline_interleave={lay.interleave}"] if lay.interleave > 1 else []
     words += [f"parallel.optimizer_parallel={str(lay.sharding != 'none').lower()}", f"recompute={job.recompute.policy}"]
     words += ["parallel.use_seq_parallel=true"] if lay.sequence_parallel else []
+    words += [offset(job)] if offset_of(job) else []
     return " ".join(words)
 
 

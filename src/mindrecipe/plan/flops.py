@@ -16,7 +16,8 @@ from mindrecipe.plan.stages import counts
 
 def attention_per_layer(dims: Dimensions) -> float:
     """Forward FLOPs of one token's scores and their product with the values, the causal mask not deducted."""
-    return 4.0 * dims.heads * dims.head_dim * dims.seq
+    width = dims.heads * (dims.latent.head + dims.latent.value) if dims.latent else 2 * dims.heads * dims.head_dim
+    return 2.0 * width * dims.seq
 
 
 @lru_cache(maxsize=256)
@@ -30,7 +31,8 @@ def layer_matmul(dims: Dimensions, moe: bool) -> float:
     """Forward FLOPs of one token in the matrices of one layer."""
     held = parameters.layer(dims, moe)
     share = dims.experts_per_token / dims.experts if moe else 0
-    return 2.0 * (held.split + held.expert * share + (dims.hidden * dims.experts if moe else 0))
+    latent = dims.latent.whole(dims.hidden, dims.heads) if dims.latent else 0
+    return 2.0 * (held.split + latent + held.shared + held.expert * share + (dims.hidden * dims.experts if moe else 0))
 
 
 def passes(job: Job, layers: int, stage: int) -> tuple[float, float]:

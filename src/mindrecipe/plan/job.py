@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mindrecipe.models.hardware import Hardware
+from mindrecipe.models.mcore import Latent
 from mindrecipe.plan.framework import MINDSPORE, Framework
 
 Sharding = Literal["none", "optimizer", "gradients", "full"]
@@ -29,7 +30,9 @@ class Dimensions:
     ``gated``: three feed-forward matrices (SwiGLU) instead of two. ``biases``: every matrix has one, norms have two vectors (GPT).
     ``norms``: parameters of the norms of one layer beside that, ``final_norm`` those after the last. ``positions``: rows of a
     learned position table. ``experts`` > 0: all but the first ``dense_layers`` layers have so many experts of width ``expert_width``, of
-    which a token visits ``experts_per_token``, and shared experts of width ``shared_width``; ``router``: its matrix is counted.
+    which a token visits ``experts_per_token``, and shared experts of width ``shared_width``, with ``shared_gate`` a vector that weighs
+    them; ``router``: its matrix is counted. ``latent``: attention through compressed queries, keys and values; heads are then as wide as it
+    says, and ``norms`` has those of its ranks.
     ``flash``: attention keeps no scores. ``dropout``: masks are kept for the backward pass.
     """
 
@@ -51,6 +54,8 @@ class Dimensions:
     experts_per_token: int = 0
     expert_width: int = 0
     shared_width: int = 0
+    shared_gate: bool = False
+    latent: Latent | None = None
     dense_layers: int = 0
     router: bool = True
     flash: bool = True
@@ -59,6 +64,13 @@ class Dimensions:
     @property
     def feed_forward_matrices(self) -> int:
         return 3 if self.gated else 2
+
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Elements of a token's queries, keys and values."""
+        if self.latent:
+            return self.heads * self.latent.head, self.heads * self.latent.head, self.heads * self.latent.value
+        return self.heads * self.head_dim, self.kv_heads * self.head_dim, self.kv_heads * self.head_dim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +81,8 @@ class Layout:
     weights (ZeRO-3, FSDP); ``shard_size``: over fewer devices than all. ``split_vocabulary``: embedding and output layer over
     tensor_parallel; ``table_over_context``: the embedding over context_parallel as well (mindformers models/llama/llama_layer.py,
     LlamaEmbedding.shard). ``expert_tensor``: experts are split over tensor_parallel too; else expert_parallel spans those devices, and
-    experts stay whole (mindformers' mcore: weight1 of 8 experts under ep 2 x tp 2 is [4096, 1536] of [8192, 1536] in a dry run).
+    experts stay whole (mindformers' mcore: weight1 of 8 experts under ep 2 x tp 2 is [4096, 1536] of [8192, 1536] in a dry run), as do
+    shared ones, of which each device computes a part of the sequence.
     """
 
     data_parallel: int = 1
@@ -100,6 +113,11 @@ class Layout:
         if self.expert_tensor or self.shard_size:
             return self.shards
         return max(1, self.data_parallel * self.context_parallel * self.tensor_parallel // self.expert_parallel)
+
+    @property
+    def spread_shards(self) -> int:
+        """Devices that share the optimizer state of a weight which tensor parallelism does not split."""
+        return self.shard_size or self.data_parallel * self.context_parallel * self.tensor_parallel
 
     @property
     def devices(self) -> int:
@@ -149,10 +167,15 @@ class States:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recompute:
-    """What is computed again in the backward pass; ``full_layers``: so many layers of each stage in full, the rest by ``policy``."""
+    """What is computed again in the backward pass; ``full_layers``: so many layers of each stage in full, the rest by ``policy``.
+
+    ``full_chunks``: how they lie in an interleaved pipeline, a row of stages for each chunk; None: over the chunks as evenly as
+    mindformers lays them (LayerSetting._alloc_recompute_layer). In a chunk the first layers are those.
+    """
 
     policy: Policy = "none"
     full_layers: tuple[int, ...] | None = None
+    full_chunks: tuple[tuple[int, ...], ...] | None = None
     slice_kept: bool = False
 
 
@@ -201,6 +224,8 @@ def validate(job: Job) -> None:
             raise CannotPrice(f"{name} is {count}: it must be at least 1")
     if d.heads % lay.tensor_parallel:
         raise CannotPrice(f"tensor_parallel {lay.tensor_parallel} does not divide {d.heads} heads")
+    if d.heads % d.kv_heads:
+        raise CannotPrice(f"{d.kv_heads} key/value heads do not divide {d.heads} heads")
     if d.seq % lay.context_parallel:
         raise CannotPrice(f"context_parallel {lay.context_parallel} does not divide a sequence of {d.seq}")
     if lay.pipeline * lay.interleave > d.layers and lay.layers_of_stages is None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mindrecipe.plan import activations, parameters, stages, update
+from mindrecipe.plan import activations, parameters, shares, stages, update
 from mindrecipe.plan.job import Job, validate
+from mindrecipe.plan.shares import Held
 
 GIB = 2.0**30
 
@@ -94,38 +95,23 @@ def layer_kinds(job: Job) -> tuple[LayerKind, LayerKind | None]:
     return found[0], found[1] if len(found) > 1 else None
 
 
-def states(job: Job, count: float, table: float = 0.0, experts: float = 0.0) -> dict[str, float]:
-    """Static bytes of ``count`` parameters on a rank, ``experts`` of them experts', and an embedding ``table`` beside them, by item."""
+def states(job: Job, held: Held, table: Held) -> dict[str, float]:
+    """Static bytes of what a rank holds by item, and of an embedding ``table`` beside it."""
     s = job.states
-    zero = [sharded(job, count, table, experts, level) for level in (1, 2, 3)]
+    zero = [shares.kept(job, held + table, level) for level in (1, 2, 3)]
     return {
         "parameters": s.weight * zero[0 if s.weights_follow else 2],
         "gradients": s.gradient * zero[1],
         "fp32 masters": (s.master + s.step_copy) * zero[0],
         "optimizer state": s.moments * zero[0],
-        "working copies": s.working * sharded(job, count, 0.0, experts, 3),
+        "working copies": s.working * shares.kept(job, held, 3),
     }
-
-
-def sharded(job: Job, count: float, table: float, experts: float, level: int) -> float:
-    """What a rank keeps of parameters (as for :func:`states`) where ZeRO's ``level`` (1 optimizer, 2 gradients, 3 weights) shares them."""
-    lay = job.layout
-    if {"none": 0, "optimizer": 1, "gradients": 2, "full": 3}[lay.sharding] < level:
-        return count + table
-    whole = table if job.states.whole_embedding else 0.0
-    return (count + table - whole - experts) / lay.shards + experts / lay.expert_shards + whole
 
 
 def static(job: Job, stage: int) -> tuple[float, dict[str, float]]:
     """Parameters on a rank of ``stage``, and the bytes of what it holds of them whatever the micro batch, by item."""
-    found = parameters.of_stage(job, stage)
-    held, table = found.per_rank(job.layout), table_of(job, stage)
-    return held, states(job, held - table, table, found.experts_per_rank(job.layout))
-
-
-def table_of(job: Job, stage: int) -> float:
-    """Parameters of the embedding on a rank of ``stage``."""
-    return parameters.embedding(job.dims).per_rank(job.layout) if stage == 0 else 0.0
+    held, table = shares.of_stage(job, stage), shares.of_table(job, stage)
+    return held.total + table.total, states(job, held, table)
 
 
 def of_stage(job: Job, stage: int, layers: tuple[LayerKind, LayerKind | None] | None = None) -> StageMemory:
@@ -150,7 +136,7 @@ def of_stage(job: Job, stage: int, layers: tuple[LayerKind, LayerKind | None] | 
     step = _update(job, stage, held) if f.graph_update else None
     at_loss = peak - kept + f.transient_gradient * vocabulary + (step.decayed_first if step else 0)
     in_layer = again + f.layer_workspace * whole + f.transient_gradient * (largest + (vocabulary if first and not last else 0))
-    gathered = f.gathers_table * table_of(job, stage) if lay.sharding != "none" and not job.states.whole_embedding else 0.0
+    gathered = f.gathers_table * shares.of_table(job, stage).total if lay.sharding != "none" and not job.states.whole_embedding else 0.0
     in_layer += max(step.decayed, gathered) if step else 0
     items["workspace"] = max(at_loss, in_layer) + _gathered(job, largest)
     items["communication"] = 2 * stream * ((not first) + (not last)) if lay.pipeline > 1 else 0.0
@@ -169,20 +155,38 @@ def of_stage(job: Job, stage: int, layers: tuple[LayerKind, LayerKind | None] | 
 
 def _kept(job: Job, stage: int, layers: list[tuple[LayerKind, int]]) -> tuple[dict[str, float], float]:
     """(bytes kept by kind over all micro batches in flight, most bytes that one layer computes again)."""
-    alive = stages.in_flight(job, stage)
-    # dense layers come first in a model with experts, so they are the first that are recomputed whole
-    whole = activations.full_layers(job, stage, sum(count for _, count in layers))
     kinds: dict[str, float] = {}
     again = 0.0
-    for kind, count in layers:
-        full = min(whole, count)
-        whole -= full
-        for layer, times in ((kind.full, full), (kind.rest, count - full)):
+    for kind, full, rest, _ in _in_flight(job, stage, layers):
+        for layer, times in ((kind.full, full), (kind.rest, rest)):
             if times:
                 again = max(again, layer.again)
                 for name, size in layer.kept.items():
-                    kinds[name] = kinds.get(name, 0.0) + alive * times * size
+                    kinds[name] = kinds.get(name, 0.0) + times * size
     return kinds, again
+
+
+def _in_flight(job: Job, stage: int, layers: list[tuple[LayerKind, int]]) -> list[tuple[LayerKind, float, float, int]]:
+    """Layers x micro batches in flight of each kind: those that are recomputed whole, and the others; and how many the others are."""
+    if job.recompute.full_layers is None and len(layers) == 1:
+        alive, everything = stages.in_flight(job, stage), job.recompute.policy == "full"
+        return [(kind, alive * count, 0.0, 0) if everything else (kind, 0.0, alive * count, count) for kind, count in layers]
+    found = []
+    left = [count for _, count in layers]
+    # a chunk recomputes its first layers; dense layers come first in a model with experts
+    for alive, held, full in zip(stages.alive(job, stage), _held(job, stage), activations.full_of_chunks(job, stage), strict=True):
+        room, again = held, full
+        for place, (kind, _) in enumerate(layers):
+            count = min(left[place], room)
+            whole = min(count, again)
+            found.append((kind, float(alive * whole), float(alive * (count - whole)), count - whole))
+            left[place], room, again = left[place] - count, room - count, again - whole
+    return found
+
+
+def _held(job: Job, stage: int) -> list[int]:
+    """Layers of each chunk of ``stage``."""
+    return [row[stage] for row in stages.rows(job)]
 
 
 def _copies_in_flight(job: Job, stage: int, layers: list[tuple[LayerKind, int]]) -> float:
@@ -193,12 +197,7 @@ def _copies_in_flight(job: Job, stage: int, layers: list[tuple[LayerKind, int]])
     """
     if not job.framework.graph_update or (job.layout.sharding != "none" and job.layout.shards > 1):
         return 0.0
-    whole = activations.full_layers(job, stage, sum(count for _, count in layers))
-    held = 0.0
-    for kind, count in layers:
-        held += kind.held * max(0, count - whole)
-        whole = max(0, whole - count)
-    return job.states.working * held * (stages.in_flight(job, stage) - 1)
+    return job.states.working * sum(kind.held * (kept - count) for kind, _, kept, count in _in_flight(job, stage, layers))
 
 
 def _late_gradients(items: dict[str, float]) -> None:
@@ -212,14 +211,13 @@ def _late_gradients(items: dict[str, float]) -> None:
 
 def _update(job: Job, stage: int, held: float) -> update.Update:
     """The update of ``held`` parameters on a rank of ``stage``."""
-    experts, table = parameters.of_stage(job, stage).experts_per_rank(job.layout), table_of(job, stage)
-    largest = parameters.largest(job.dims, job.layout, stage)
+    table = shares.kept(job, shares.of_table(job, stage), 1)
     return update.of_stage(
         job,
         every=held,
-        updated=sharded(job, held - table, table, experts, 1),
-        table=sharded(job, 0.0, table, 0.0, 1),
-        largest=largest if job.layout.sharding == "none" else largest / job.layout.shards,
+        updated=shares.kept(job, shares.of_stage(job, stage), 1) + table,
+        table=table,
+        largest=shares.largest(job, stage),
         ends=0 < stage == parameters.last_stage(job.layout),
     )
 
@@ -236,13 +234,17 @@ def by_layer(job: Job) -> list[LayerMemory]:
     found = []
     for stage in range(job.layout.pipeline):
         indices = stages.layers_of(job, stage)
-        whole, alive = activations.full_layers(job, stage, len(indices)), stages.in_flight(job, stage)
-        for position, index in enumerate(indices):
+        again = activations.full_of_chunks(job, stage)
+        place = [
+            (alive, position < whole)
+            for alive, held, whole in zip(stages.alive(job, stage), _held(job, stage), again, strict=True)
+            for position in range(held)
+        ]
+        for index, (alive, full) in zip(indices, place, strict=True):
             moe = parameters.is_moe(job.dims, index)
-            policy = "full" if position < whole else activations.rest_policy(job)
-            held = parameters.layer(job.dims, moe)
-            count, experts = held.per_rank(job.layout), held.experts_per_rank(job.layout)
+            policy = "full" if full else activations.rest_policy(job)
+            held = shares.of_layer(job, moe)
             kept = alive * activations.of_layer(job, moe, policy).total
-            size = sum(states(job, count, experts=experts).values())
-            found.append(LayerMemory(index, "experts" if moe else "dense", stage, policy, count, size, kept))
+            size = sum(states(job, held, Held()).values())
+            found.append(LayerMemory(index, "experts" if moe else "dense", stage, policy, held.total, size, kept))
     return sorted(found, key=lambda layer: layer.index)

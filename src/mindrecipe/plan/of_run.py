@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 from mindrecipe.config.schema import AmpConfig, ModelConfig, RecomputeConfig, RunConfig
+from mindrecipe.models import mcore
 from mindrecipe.models.family import Family, dims_of_attention, feed_forward_of
 from mindrecipe.models.hardware import Hardware
 from mindrecipe.plan.framework import MINDSPORE, MINDSPORE_MCORE, Framework
@@ -22,7 +23,7 @@ from mindrecipe.plan.offsets import layers_of_stages
 _SCHEDULES: dict[str | None, Schedule] = {None: "1f1b", "1f1b": "1f1b", "gpipe": "gpipe", "zero_bubble_v": "zero_bubble_v"}
 _EXPERTS = ("num_experts", "n_routed_experts", "expert_num")
 _VISITED = ("num_experts_per_tok", "moe_router_topk", "num_experts_chosen")
-#: keys of a model_config -> a part of the model that its parameters and activations are not counted for
+#: keys of a legacy model_config -> a part of the model that its parameters and activations are not counted for
 _UNCOUNTED = {
     "kv_lora_rank": "latent attention",
     "q_lora_rank": "latent attention",
@@ -55,7 +56,7 @@ def job_of(config: RunConfig, family: Family, hardware: Hardware, devices: int) 
             states(config.amp, config.optimizer.type, accumulates=layout.pipeline > 1 or layout.micro_batches > 1),
             whole_embedding=family.name == "llama" and not config.model.extra.get("parallel_optimizer", False),
         ),
-        recompute=recompute_of(config.recompute, family, bool(config.model.use_flash_attention)),
+        recompute=recompute_of(config.recompute, family, bool(config.model.use_flash_attention), config.parallel.pipeline_interleave),
         compute=config.amp.compute_dtype or "float32",
         framework=_mcore(config.model) if mcore else MINDSPORE,
     )
@@ -73,9 +74,11 @@ def _mcore(model: ModelConfig) -> Framework:
 
 def dimensions(model: ModelConfig, family: Family) -> Dimensions:
     """A completed model's dimensions: parameters.model of them is the family's count exactly. CannotPrice for parts not counted."""
-    heads, kv_heads, head_dim = dims_of_attention(model)
     extra: dict[str, Any] = model.extra
     custom = model.family == "custom"
+    if custom and family.architecture == "mcore":
+        return _mcore_dimensions(model, family)
+    heads, kv_heads, head_dim = dims_of_attention(model)
     uncounted = next((key for key in _UNCOUNTED if custom and isinstance(extra.get(key), int) and extra[key] > 0), None)
     if uncounted:
         raise CannotPrice(f"model.extra.{uncounted}={extra[uncounted]}: {_UNCOUNTED[uncounted]} of this custom model are not priced")
@@ -107,6 +110,37 @@ def dimensions(model: ModelConfig, family: Family) -> Dimensions:
     )
 
 
+def _mcore_dimensions(model: ModelConfig, family: Family) -> Dimensions:
+    if not family.parameters(model):
+        raise CannotPrice("model.keys does not tell num_layers, hidden_size, num_heads and vocab_size of this custom model")
+    try:
+        parts = mcore.parts_of(model)
+    except mcore.NotCounted as fault:
+        raise CannotPrice(str(fault)) from fault
+    heads, kv_heads, head_dim = dims_of_attention(model)
+    return Dimensions(
+        layers=model.num_layers,
+        hidden=model.hidden_size,
+        heads=heads,
+        kv_heads=heads if parts.latent else kv_heads,
+        head_dim=parts.latent.head if parts.latent else head_dim,
+        feed_forward=feed_forward_of(model),
+        vocab=model.vocab_size,
+        seq=model.seq_length,
+        tied=model.tie_word_embeddings,
+        norms=2 * model.hidden_size + parts.norms,
+        final_norm=model.hidden_size,
+        experts=parts.experts,
+        experts_per_token=parts.visited,
+        expert_width=parts.expert_width,
+        shared_width=parts.shared_width,
+        shared_gate=parts.shared_gate,
+        dense_layers=parts.dense_layers,
+        latent=parts.latent,
+        flash=bool(model.use_flash_attention),
+    )
+
+
 def states(amp: AmpConfig, optimizer: str, accumulates: bool) -> States:
     """Bytes of a parameter under completed ``amp``; CannotPrice for an optimizer whose state is not known.
 
@@ -130,7 +164,7 @@ def states(amp: AmpConfig, optimizer: str, accumulates: bool) -> States:
     )
 
 
-def recompute_of(given: RecomputeConfig, family: Family, flash: bool) -> Recompute:
+def recompute_of(given: RecomputeConfig, family: Family, flash: bool, interleave: int = 1) -> Recompute:
     """What of a recompute policy is priced.
 
     mindformers marks selected operators in both architectures (LayerSetting), but in a dry run of the legacy Llama with flash attention
@@ -146,16 +180,24 @@ def recompute_of(given: RecomputeConfig, family: Family, flash: bool) -> Recompu
             policy = "none" if flash else "attention"
         elif not given.patterns or set(own) <= set(given.patterns):
             policy = "selective" if given.policy == "selective" else "attention"
-    whole = _numbers(given.layers) if given.policy == "per_stage" else None
-    return Recompute(policy=policy, full_layers=whole, slice_kept=given.recompute_slice_activation)
+    whole, chunks = _numbers(given.layers, interleave) if given.policy == "per_stage" else (None, None)
+    return Recompute(policy=policy, full_layers=whole, full_chunks=chunks, slice_kept=given.recompute_slice_activation)
 
 
-def _numbers(layers: list[Any] | None) -> tuple[int, ...]:
-    if layers is None:
-        return ()
-    if not all(isinstance(count, int) for count in layers):
-        raise CannotPrice(f"recompute.layers={layers}: layers of each chunk are not priced, a number a stage is")
-    return tuple(layers)
+def _numbers(layers: list[Any] | None, chunks: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...] | None]:
+    """recompute.layers as (of each stage, of each stage in each chunk)."""
+    given = layers or []
+    if all(isinstance(count, int) for count in given):
+        return tuple(given), None
+    rows = [row for row in given if isinstance(row, list) and len(row) == len(given[0]) and all(isinstance(count, int) for count in row)]
+    if len(rows) < len(given) or len(rows) != chunks:
+        raise CannotPrice(f"recompute.layers={layers} is neither a number a stage, nor a row of them for each of {chunks} chunks")
+    return tuple(sum(column) for column in zip(*rows, strict=True)), tuple(map(tuple, rows))
+
+
+def _shares(size: int | None, replicas: int) -> bool:
+    """Whether MindSpore shards over groups of ``size``; else all replicas share (rules/optimizer_parallel.py)."""
+    return size is not None and size > 1 and replicas % size == 0
 
 
 def _layout(config: RunConfig, devices: int) -> Layout:
@@ -182,6 +224,6 @@ def _layout(config: RunConfig, devices: int) -> Layout:
         schedule=_SCHEDULES[p.pipeline_scheduler],
         layers_of_stages=tuple(tuple(row) for row in held) if held else None,
         sharding="optimizer" if p.optimizer_parallel else "none",
-        shard_size=p.optimizer_weight_shard_size,
+        shard_size=p.optimizer_weight_shard_size if _shares(p.optimizer_weight_shard_size, p.data_parallel or 1) else None,
         split_vocabulary=not p.vocab_emb_dp,
     )

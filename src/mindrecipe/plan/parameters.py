@@ -17,7 +17,8 @@ from mindrecipe.plan.stages import counts
 class Parameters:
     """Counts by what shares them: ``split`` over tensor_parallel, ``expert`` over expert_parallel too, ``copied`` on each rank.
 
-    ``vocabulary``: the output matrix, ``table``: the embedding, both split only where the layout says so.
+    ``shared``: shared experts, split where experts are. ``vocabulary``: the output matrix, ``table``: the embedding, both split only where
+    the layout says so.
     """
 
     split: int = 0
@@ -25,6 +26,7 @@ class Parameters:
     copied: int = 0
     vocabulary: int = 0
     table: int = 0
+    shared: int = 0
 
     def __add__(self, other: Parameters) -> Parameters:
         return Parameters(
@@ -33,20 +35,33 @@ class Parameters:
             self.copied + other.copied,
             self.vocabulary + other.vocabulary,
             self.table + other.table,
+            self.shared + other.shared,
         )
 
     def __mul__(self, times: int) -> Parameters:
-        return Parameters(self.split * times, self.expert * times, self.copied * times, self.vocabulary * times, self.table * times)
+        return Parameters(
+            self.split * times,
+            self.expert * times,
+            self.copied * times,
+            self.vocabulary * times,
+            self.table * times,
+            self.shared * times,
+        )
 
     @property
     def total(self) -> int:
-        return self.split + self.expert + self.copied + self.vocabulary + self.table
+        return self.split + self.expert + self.copied + self.vocabulary + self.table + self.shared
 
     def per_rank(self, layout: Layout) -> float:
         """What one rank of a layout holds of them."""
         tensor = layout.tensor_parallel
         vocabulary = self.vocabulary / (tensor if layout.split_vocabulary else 1) + self.table / layout.table_shards
-        return self.split / tensor + self.experts_per_rank(layout) + self.copied + vocabulary
+        shared = self.shared / (tensor if layout.expert_tensor else 1)
+        return self.split / tensor + self.experts_per_rank(layout) + self.copied + shared + vocabulary
+
+    def spread(self, layout: Layout) -> float:
+        """What of it lies whole on each rank and is shared by all devices of a stage where states are sharded: mcore's copied matrices."""
+        return 0.0 if layout.expert_tensor else float(self.copied + self.shared)
 
     def experts_per_rank(self, layout: Layout) -> float:
         """What of it are experts."""
@@ -60,6 +75,9 @@ def layer(dims: Dimensions, moe: bool) -> Parameters:
     query, key = dims.heads * dims.head_dim, dims.kv_heads * dims.head_dim
     attention = hidden * (2 * query + 2 * key) + (query + 2 * key if biases else 0)
     copied = dims.norms + (hidden + 4 * hidden if biases else 0)  # bias behind each row-parallel matrix, two vectors a norm
+    if dims.latent:
+        attention = dims.latent.split(hidden, dims.heads)
+        copied += dims.latent.whole(hidden, dims.heads)
     matrices = dims.feed_forward_matrices
     if not moe:
         wide = dims.feed_forward * (matrices - 1)
@@ -68,9 +86,10 @@ def layer(dims: Dimensions, moe: bool) -> Parameters:
         )
     router = hidden * dims.experts if dims.router else 0
     return Parameters(
-        split=attention + matrices * hidden * dims.shared_width,
+        split=attention,
         expert=dims.experts * matrices * hidden * dims.expert_width,
-        copied=copied + router,
+        copied=copied + router + hidden * dims.shared_gate,
+        shared=matrices * hidden * dims.shared_width,
     )
 
 
@@ -103,10 +122,17 @@ def active(dims: Dimensions) -> int:
     moe = max(0, dims.layers - dims.dense_layers) if dims.experts else 0
     dense = layer(dims, False)
     share = dims.experts_per_token / dims.experts if dims.experts else 0
-    count = (dims.layers - moe) * (dense.split - _bias_of(dims))
+    latent = dims.latent.whole(dims.hidden, dims.heads) if dims.latent else 0
+    count = (dims.layers - moe) * (dense.split + latent - _bias_of(dims))
     if moe:
         with_experts = layer(dims, True)
-        count += moe * (with_experts.split + int(with_experts.expert * share) + dims.hidden * dims.experts)
+        count += moe * (
+            with_experts.split
+            + latent
+            + with_experts.shared
+            + int(with_experts.expert * share)
+            + dims.hidden * (dims.experts + dims.shared_gate)
+        )
     return count + dims.vocab * dims.hidden
 
 
@@ -130,18 +156,6 @@ def of_stage(job: Job, stage: int) -> Parameters:
         if dims.tied and stage > 0:
             held += Parameters(vocabulary=dims.vocab * dims.hidden)
     return held
-
-
-def largest(dims: Dimensions, layout: Layout, stage: int) -> float:
-    """Elements of the largest matrix on a rank of ``stage``, the embedding aside."""
-    tensor = layout.tensor_parallel
-    found = [dims.hidden * dims.feed_forward / tensor]
-    if dims.experts:
-        each = (dims.feed_forward_matrices - 1) * dims.hidden * dims.expert_width * dims.experts
-        found.append(each / layout.expert_parallel / (tensor if layout.expert_tensor else 1))
-    if stage == last_stage(layout):
-        found.append(head(dims).vocabulary / (tensor if layout.split_vocabulary else 1))
-    return max(found)
 
 
 def last_stage(layout: Layout) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from mindrecipe.config.schema import ParallelConfig, RecomputeConfig, RunConfig
 from mindrecipe.models.family import Family
 from mindrecipe.models.hardware import Hardware
+from mindrecipe.plan.balance import offset_of
 from mindrecipe.plan.job import CannotPrice, Job, Policy
 from mindrecipe.plan.of_run import job_of
 from mindrecipe.plan.search import Found, require_layout, search
@@ -78,21 +79,10 @@ def planned(config: RunConfig, family: Family, hardware: Hardware, devices: int)
     return replace(
         config,
         parallel=parallel,
-        model=replace(config.model, offset=_offset(job)),
+        model=replace(config.model, offset=offset_of(job)),
         recompute=replace(config.recompute, policy=job.recompute.policy, layers=None),
         dataset=replace(config.dataset, batch_size=lay.micro_batch),
     )
-
-
-def _offset(job: Job) -> list[object] | int:
-    from mindrecipe.plan import stages
-
-    split = stages.rows(job)
-    each = job.dims.layers // (job.layout.pipeline * job.layout.interleave)
-    offsets: list[object] = [[count - each for count in row] for row in split]
-    if not any(count != each for row in split for count in row):
-        return 0
-    return offsets if len(split) > 1 else [count - each for count in split[0]]
 
 
 def _pinned(config: RunConfig) -> dict[str, object]:

@@ -17,7 +17,9 @@ from mindrecipe.plan.job import CannotPrice, Job
 from mindrecipe.plan.rows import job_of_row
 
 #: memory within this of the device is too close to call
-MARGIN = 0.05
+MARGIN = 0.10
+#: columns of what was measured
+_MEASURED = ("peak_mem_gib", "tokens_per_s_per_device", "tflops_per_device", "mfu")
 #: tables mix GB of 10^9 and 2^30 bytes
 _GB_OR_GIB = 2.0**30 / 1e9
 #: parts that the planner does not price, by a pattern in a row's words
@@ -54,11 +56,13 @@ def price_row(row: Mapping[str, str], index: int = 0) -> Priced:
     """Price one row of a published table; never raises for what a row says."""
     row = {key: value.strip() if isinstance(value, str) else "" for key, value in row.items() if key}
     model, said = row.get("model", ""), f"{row.get('notes', '')} {row.get('recompute', '')}"
-    out = bool(re.search(r"\boom\b|out of memory", said.lower())) and not re.search(r"close to oom|before oom", said.lower())
+    out = any(words.out_of_memory(cell) for cell in (said, *(row.get(name, "") for name in _MEASURED)))
     refused = [what for pattern, what in _UNPRICED if re.search(pattern, said.lower())]
     assumed: list[str] = []
+    kind = words.other_kind(model)
+    refused += [f"the model has {kind}"] if kind else []
     try:
-        stated = (words.number(row.get("peak_mem_gib", "")), words.number(row.get("tokens_per_s_per_device", "")))
+        stated = [words.number(row.get(name, "")) for name in _MEASURED]
         job, convention = job_of_row(row, assumed)
     except CannotPrice as fault:
         return _unpriced(row, index, out, [*refused, str(fault)])
@@ -76,7 +80,7 @@ def price_row(row: Mapping[str, str], index: int = 0) -> Priced:
             assumed=tuple(assumed),
             claim=claim,
         )
-    refused += _unstated(row, job, convention)
+    refused += _unstated(row, job, convention, assumed)
     held = None if refused else convention.gib(memory.price(job), row)
     capacity = job.device.memory_gb or 0
     verdict = "unknown"
@@ -103,15 +107,16 @@ def price_row(row: Mapping[str, str], index: int = 0) -> Priced:
     )
 
 
-def _unstated(row: Mapping[str, str], job: Job, convention: Convention) -> list[str]:
+def _unstated(row: Mapping[str, str], job: Job, convention: Convention, assumed: list[str]) -> list[str]:
     """What memory depends on and the row does not state."""
     replicas = job.layout.data_parallel * job.layout.context_parallel
     missing = {
-        "recomputation": not row.get("recompute"),
+        "recomputation": words.recompute(row.get("recompute", ""), job.layout.pipeline)[1] == words.NO_RECOMPUTE,
         "sharding of the replicas": not row.get("zero_or_fsdp") and replicas > 1,
         "micro batch": not row.get("micro_batch") and not convention.knows_micro_batch,
     }
     found = [f"memory: {what} is not stated" for what, absent in missing.items() if absent]
+    found += [f"memory: {each.partition(':')[0]}" for each in assumed if "not understood" in each]
     own = convention.refuses_memory(row)
     return found + ([f"memory: {own}"] if own else [])
 
@@ -164,7 +169,7 @@ def _claim(row: Mapping[str, str], job: Job, tokens: float | None, frozen: bool)
     held, capacity = words.number(row.get("peak_mem_gib", "")), job.device.memory_gb or 0
     if held and held > capacity * _GB_OR_GIB:
         return f"{held:,.1f} GiB are more than the {capacity:.0f} of {job.device.title}"
-    mfu = words.number(row.get("mfu", ""))
+    mfu = _mfu(row)
     if mfu and mfu > 100:
         return f"an MFU of {mfu:g} % is above the peak"
     if not tokens:
@@ -172,9 +177,15 @@ def _claim(row: Mapping[str, str], job: Job, tokens: float | None, frozen: bool)
     return _above(tokens, (4 if frozen else 6) * parameters.active(job.dims), peak, job.device.title, job.layout.devices)
 
 
+def _mfu(row: Mapping[str, str]) -> float | None:
+    """Percent; tables give shares as well."""
+    mfu = words.number(row.get("mfu", ""))
+    return 100 * mfu if mfu and mfu <= 1 else mfu
+
+
 def _tokens_of_flops(row: Mapping[str, str], job: Job) -> float | None:
     """tokens/s/device that stated TFLOP/s or MFU mean; recomputation counts where the row says so."""
-    reported, mfu = words.number(row.get("tflops_per_device", "")), words.number(row.get("mfu", ""))
+    reported, mfu = words.number(row.get("tflops_per_device", "")), _mfu(row)
     again = bool(re.search(r"(count|includes?) recompute", row.get("notes", "").lower()))
     each = flops.hardware_flops(job) if again else flops.model_flops(job.dims)
     if reported:

@@ -16,12 +16,13 @@ def job_of_row(row: Mapping[str, str], assumed: list[str]) -> tuple[Job, Convent
     convention = convention_of(row, device)
     dims = convention.adapt(_dimensions(row, assumed, convention))
     p, t, cp = (words.integer(row.get(key, "")) or 1 for key in ("pp", "tp", "cp"))
-    devices = words.integer(row.get("n_devices", ""))
-    d = words.integer(row.get("dp", "")) or (devices // (p * t * cp) if devices else 1)
+    d = _replicas(row, p * t * cp, assumed)
     again, assumption = words.recompute(row.get("recompute", ""), p)
     assumed += [assumption] if assumption else []
     micro = words.integer(row.get("micro_batch", ""))
     batch = words.integer(row.get("global_batch", ""))
+    if micro == 0 or batch == 0:
+        raise CannotPrice("a batch of 0 sequences")
     if micro is None:
         micro = convention.micro_batch(batch, d)
         assumed.append(f"micro batch is not stated: {micro} assumed")
@@ -58,6 +59,18 @@ def job_of_row(row: Mapping[str, str], assumed: list[str]) -> tuple[Job, Convent
     return job, convention
 
 
+def _replicas(row: Mapping[str, str], each: int, assumed: list[str]) -> int:
+    """Data-parallel replicas of ``each`` devices; the number of devices counts where the row contradicts itself."""
+    devices, stated = words.integer(row.get("n_devices", "")), words.integer(row.get("dp", ""))
+    if not devices:
+        return stated or 1
+    if devices % each:
+        raise CannotPrice(f"tp x pp x cp of {each} does not divide the {devices} devices")
+    if stated and stated * each != devices:
+        assumed.append(f"dp {stated} contradicts {devices} devices: {devices // each} assumed")
+    return devices // each
+
+
 def _dimensions(row: Mapping[str, str], assumed: list[str], convention: Convention) -> Dimensions:
     model = row.get("model", "")
     hidden, ffn, layers = (words.integer(row.get(key, "")) for key in ("hidden", "ffn", "layers"))
@@ -82,6 +95,8 @@ def _dimensions(row: Mapping[str, str], assumed: list[str], convention: Conventi
         assumed.append("ffn is not stated: 4 x hidden assumed")
     gate = words.gated(model, ffn, hidden, kv, heads)
     experts = re.search(r"(\d+)\s*x\s*\d+", model)
+    if not experts and words.has_experts(model):
+        raise CannotPrice("experts whose number and width are not stated")
     matrices = 3 if gate else 2
     head_dim = hidden // heads if hidden % heads == 0 else 128
     if layers is None:
@@ -108,10 +123,10 @@ def _dimensions(row: Mapping[str, str], assumed: list[str], convention: Conventi
     if experts:
         assumed.append(f"{experts[1]} experts, two a token, from the name")
     counted = parameters.model(dims)
-    if size and "truncated" not in model and counted < 0.6 * size:
+    if size and "truncated" not in model and not 0.6 * size <= counted <= 2 * size:
         raise CannotPrice(
             f"the dimensions give {counted / 1e9:.1f} billion parameters where {size / 1e9:.0f} are named: "
-            "experts whose number and width are not stated"
+            + ("experts whose number and width are not stated" if counted < size else "layers of another kind")
         )
     return dims
 

@@ -1,14 +1,15 @@
 """The best layouts of a model on so many devices: exact and complete within the stated space, by branch and bound.
 
-Two bounds prune: weights and optimizer state alone (no layout of a mesh holds less), and the matrix multiplications with the bubble
-alone (no step is shorter). A layout that is left is priced in full. Every layout of the space is counted: as ranked, or in the class it
-fell out with.
+Bounds prune: weights and optimizer state alone (no layout of a mesh holds less); the matrix multiplications with the bubble alone, and
+all that the first stage does without communication (no step is shorter). A layout that is left is priced in full. Every layout of the
+space is counted: as ranked, or in the class it fell out with.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import heapq
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -74,10 +75,11 @@ def search(base: Job, space: Space, top: int = 5, software: str = "mindformers")
                 if smallest is None or static[sharded] < smallest[1]:
                     smallest = (job, static[sharded])
                 continue
-            if len(kept) == top and shortest(job, efficiency) > -kept[0][0]:
+            if len(kept) == top and (shortest(job, efficiency) > -kept[0][0] or of_first_stage(job, efficiency) > -kept[0][0]):
                 fell[SLOWER] += 1
                 continue
-            peak = fullest(job)
+            # how much too large is of interest only as long as nothing fits
+            peak = fullest(job, enough=room if kept else math.inf)
             if peak > room:
                 fell[TOO_MUCH] += 1
                 if smallest is None or peak < smallest[1]:
@@ -122,10 +124,14 @@ def least(job: Job) -> float:
     return max(sum(memory.static(job, stage)[1].values()) for stage in fullest_stages(job))
 
 
-def fullest(job: Job) -> float:
-    """Bytes of the fullest stage."""
-    layers = memory.layer_kinds(job)
-    return max(memory.of_stage(job, stage, layers).total for stage in fullest_stages(job))
+def fullest(job: Job, enough: float = math.inf) -> float:
+    """Bytes of the fullest stage, or of the first that needs more than ``enough``."""
+    layers, most = memory.layer_kinds(job), 0.0
+    for stage in fullest_stages(job):
+        most = max(most, memory.of_stage(job, stage, layers).total)
+        if most > enough:
+            break
+    return most
 
 
 def fullest_stages(job: Job) -> list[int]:
@@ -140,6 +146,12 @@ def fullest_stages(job: Job) -> list[int]:
 def shortest(job: Job, efficiency: Efficiency) -> float:
     """Seconds that no step of this layout falls below: matrix multiplications and attention core of its mean stage, with the bubble."""
     return _matrix_seconds(job, efficiency) * (1 + (job.layout.pipeline - 1) / job.layout.interleave / job.layout.micro_batches)
+
+
+def of_first_stage(job: Job, efficiency: Efficiency) -> float:
+    """The same with memory traffic, of the first stage: what it does without communication."""
+    layout = job.layout
+    return clock.stage_seconds(job, efficiency, 0) * (layout.micro_batches + (layout.pipeline - 1) / layout.interleave)
 
 
 def _matrix_seconds(job: Job, efficiency: Efficiency) -> float:

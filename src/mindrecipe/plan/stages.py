@@ -7,6 +7,7 @@ micro batches); GPipe all; the V schedule of zero-bubble p on each stage (Qi et 
 
 from __future__ import annotations
 
+import operator
 from functools import lru_cache
 
 from mindrecipe.plan.job import CannotPrice, Job
@@ -18,7 +19,10 @@ def rows(job: Job) -> tuple[tuple[int, ...], ...]:
     if layout.layers_of_stages is not None:
         given = layout.layers_of_stages
         if sum(map(sum, given)) != dims.layers or any(len(row) != layout.pipeline for row in given) or min(map(min, given)) < 0:
-            raise CannotPrice(f"layers_of_stages {given} is no split of {dims.layers} layers over {layout.pipeline} stages")
+            told = "; ".join(", ".join(map(str, row)) for row in given)
+            raise CannotPrice(
+                f"the stages hold {told} layers (model.offset), which is no split of {dims.layers} over {layout.pipeline} stages"
+            )
         return given
     return even(dims.layers, layout.pipeline, chunks(job))
 
@@ -72,30 +76,30 @@ def _totals(split: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, int], ...]:
     return tuple((sum(column), 0) for column in zip(*split, strict=True))
 
 
-def kept_layers(job: Job, stage: int) -> float:
-    """Layer activations of ``stage`` that live at once at its peak, in layers x micro batches."""
+def alive(job: Job, stage: int) -> list[int]:
+    """Micro batches whose activations live at once at the peak of ``stage``, of each of its chunks."""
     layout = job.layout
-    stages, micro = layout.pipeline, layout.micro_batches
-    held = [row[stage] for row in rows(job)]
+    stages, micro, count = layout.pipeline, layout.micro_batches, len(rows(job))
     if stages == 1:
-        return float(sum(held))
+        return [1] * count
     if layout.schedule == "gpipe":
-        return float(micro * sum(held))
+        return [micro] * count
     if layout.schedule == "zero_bubble_v":
-        return float(min(micro, stages) * sum(held))
-    if len(held) == 1:
-        return float(min(micro, stages - stage) * held[0])
-    alive = min(micro * len(held), 2 * (stages - stage - 1) + (len(held) - 1) * stages + 1)
+        return [min(micro, stages)] * count
+    if count == 1:
+        return [min(micro, stages - stage)]
+    left = min(micro * count, 2 * (stages - stage - 1) + (count - 1) * stages + 1)
     # chunks come in groups of `stages` micro batches, the first chunk first: the early chunks are the ones that wait
-    kept, group = 0, 0
-    while alive > 0:
-        take = min(stages, alive)
-        kept += take * held[group % len(held)]
-        alive, group = alive - take, group + 1
-    return float(kept)
+    found, group = [0] * count, 0
+    while left > 0:
+        take = min(stages, left)
+        found[group % count] += take
+        left, group = left - take, group + 1
+    return found
 
 
 def in_flight(job: Job, stage: int) -> float:
-    """Micro batches of ``stage`` whose activations live at its peak."""
-    layers = sum(row[stage] for row in rows(job))
-    return kept_layers(job, stage) / layers if layers else float(min(job.layout.micro_batches, job.layout.pipeline - stage))
+    """The same on average over the layers of the stage."""
+    held = [row[stage] for row in rows(job)]
+    kept = sum(map(operator.mul, alive(job, stage), held))
+    return kept / sum(held) if any(held) else float(min(job.layout.micro_batches, job.layout.pipeline - stage))

@@ -54,7 +54,7 @@ def collectives(job: Job, layers: int) -> list[Collective]:
         each, link = seconds(job, 2 * stream, t, 1)
         found.append(Collective("tensor parallel", link, times, times * 2 * stream * (t - 1) / t, times * each))
     if cp > 1:
-        keys = s.activation * job.tokens * cp * 2 * d.kv_heads * d.head_dim / t
+        keys = s.activation * job.tokens * cp * sum(d.widths[1:]) / t
         each, link = seconds(job, keys, cp, t)
         times = layers * micro * 3.0
         found.append(Collective("context parallel", link, times, times * keys * (cp - 1) / cp, times * each))

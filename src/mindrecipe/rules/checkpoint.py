@@ -56,6 +56,28 @@ def interval(d: Derived) -> Iterator[Problem]:
         )
 
 
+@rule(
+    "checkpoint.restarts",
+    "warning",
+    "a restart goes on from the last checkpoint, and there is none before the end",
+    outcome="costs",
+    source="mindrecipe resume.py: again",
+    reads="checkpoint: save_final save_minutes save_steps; launch: max_restarts; schedule: total_steps",
+    fails=[f"{TINY} launch.max_restarts=3", f"{TINY} launch.max_restarts=3 checkpoint=off"],
+    passes=[TINY, f"{TINY} launch.max_restarts=3 checkpoint.save_minutes=10"],
+)
+def restarts(d: Derived) -> Iterator[Problem]:
+    """The run may be started again, and saves nothing on the way."""
+    c, most = d.config.checkpoint, d.config.launch.max_restarts
+    if most > 0 and c.save_steps is None and c.save_minutes is None:
+        steps = max(1, (d.config.schedule.total_steps or 1000) // 10)
+        yield Problem(
+            f"launch.max_restarts={most} without a checkpoint on the way: each restart begins anew",
+            ("launch.max_restarts", "checkpoint.save_steps"),
+            f"checkpoint.save_steps={steps}" + ("" if c.save_final else " checkpoint.save_final=true"),
+        )
+
+
 #: below so many steps a run without a checkpoint is a trial, and was asked for as one (checkpoint=off)
 _LONG = 1000
 

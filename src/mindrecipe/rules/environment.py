@@ -15,19 +15,18 @@ DANGEROUS: dict[str, tuple[str, str | None]] = {
 }
 #: variables that act on a run though nothing of it says so -> how
 SILENT = {
-    "MS_COMPILER_CACHE_ENABLE": "graphs compiled for other values are taken from the cache, an old learning rate among them",
-    "MS_COMPILER_CACHE_PATH": "a graph compiled for other values may be taken from there",
     "MS_DEV_SAVE_GRAPHS": "every graph is written to disk",
     "MS_DEV_GRAPH_KERNEL_FLAGS": "kernels are fused otherwise than the recipe says",
     "MS_PROFILER_OPTIONS": "the profiler runs, beside profile=steps",
     "MS_ENABLE_FORMAT_MODE": "tensors are laid out otherwise",
     "DEVICE_NUM_PER_NODE": "mindformers counts devices of a host by it",
-    "RANK_TABLE_FILE": "HCCL takes the ranks from it",
     "ASCEND_LAUNCH_BLOCKING": "every kernel is waited for",
 }
-#: variables of an outer job, which give a process its place in it
-PLACES = (
+_CACHE = ("MS_COMPILER_CACHE_ENABLE", "MS_COMPILER_CACHE_PATH")
+#: variables that ranks do not inherit: of an outer job, which give a process its place in it, and of the compile cache
+LEFT_OUT = (
     "MS_ROLE", "MS_NODE_ID", "MS_WORKER_NUM", "MS_SERVER_NUM", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_TOPO_TIMEOUT", "RANK_ID", "RANK_SIZE",
+    "RANK_TABLE_FILE", *_CACHE,
 )  # fmt: skip
 _SHELL = "the environment of this shell"
 #: what this package was made for and tested with
@@ -64,10 +63,10 @@ def dangerous(d: Derived) -> Iterator[Problem]:
     "warning",
     "a rank inherits it, and nothing of the run says so",
     outcome="differs",
-    source="mindspore documentation, environment variables; run: with a compile cache lr 1e-2 gave the losses of 1e-3",
+    source="mindspore documentation, environment variables",
     reads="launch: env",
-    fails=[Example(TINY, environment=("MS_COMPILER_CACHE_ENABLE=1",))],
-    passes=[TINY, Example(f"{TINY} launch.env.MS_COMPILER_CACHE_ENABLE=0", environment=("MS_COMPILER_CACHE_ENABLE=1",))],
+    fails=[Example(TINY, environment=("MS_DEV_SAVE_GRAPHS=1",))],
+    passes=[TINY, Example(f"{TINY} launch.env.MS_DEV_SAVE_GRAPHS=0", environment=("MS_DEV_SAVE_GRAPHS=1",))],
 )
 def silent(d: Derived) -> Iterator[Problem]:
     """A variable is set that changes a run though the recipe does not name it."""
@@ -80,18 +79,36 @@ def silent(d: Derived) -> Iterator[Problem]:
 
 
 @rule(
+    "environment.compile_cache",
+    "warning",
+    "the cache is keyed on source files, not on configuration: a graph of another learning rate or of fewer layers is taken without a word",
+    outcome="differs",
+    source="run: with a compile cache lr 1e-2 gave the losses of 1e-3, and two layers trained where three were asked for",
+    reads="launch: env",
+    fails=[f"{TINY} launch.env.MS_COMPILER_CACHE_ENABLE=1"],
+    passes=[TINY, f"{TINY} launch.env.MS_COMPILER_CACHE_ENABLE=0", f"{TINY} launch.env.MS_COMPILER_CACHE_PATH=/tmp/cache"],
+)
+def compile_cache(d: Derived) -> Iterator[Problem]:
+    """MindSpore's compile cache is asked for."""
+    value = d.config.launch.env.get(_CACHE[0])
+    if value is not None and str(value) != "0":
+        key = f"launch.env.{_CACHE[0]}"
+        yield Problem(f"{key}={value}: graphs of other configurations may be trained", (key,), f"{key}=null")
+
+
+@rule(
     "environment.leftovers",
     "advice",
-    "the launcher gives each rank its own: these are taken out",
+    "ranks do not get them: they are another job's, or of the compile cache, which takes graphs of other configurations",
     outcome="ignored",
     source="mindyolo issue 449: a cluster job's MS_ variables led workers to a scheduler that never came; launch/environment.py",
     reads="launch: env",
-    fails=[Example(TINY, environment=("MS_SCHED_HOST=10.0.0.9", "RANK_ID=3"))],
+    fails=[Example(TINY, environment=("MS_SCHED_HOST=10.0.0.9", "RANK_ID=3")), Example(TINY, environment=("MS_COMPILER_CACHE_ENABLE=1",))],
     passes=[TINY],
 )
 def leftovers(d: Derived) -> Iterator[Problem]:
-    """Variables of an outer job are set."""
-    found = [name for name in PLACES if name in d.machine.environment and name not in d.config.launch.env]
+    """Variables are set that ranks do not inherit."""
+    found = [name for name in LEFT_OUT if name in d.machine.environment and name not in d.config.launch.env]
     if found:
         yield Problem(
             f"{', '.join(found)} {'is' if len(found) == 1 else 'are'} set",

@@ -40,16 +40,18 @@ def recompute_unread(d: Derived) -> Iterator[Problem]:
 @rule(
     "recompute.layers",
     "error",
-    "mindformers takes one number of layers for each stage",
+    "mindformers takes one number of layers for each stage, or a row of them for each chunk of an interleaved pipeline",
     outcome="stops",
-    source="mindformers tools/check_rules.py _check_recompute (run)",
-    reads="model: num_layers; parallel: pipeline_stage; recompute: layers policy",
+    source="mindformers tools/check_rules.py _check_recompute, LayerSetting._check_layer_rule (run)",
+    reads="model: num_layers; parallel: pipeline_interleave pipeline_stage; recompute: layers policy",
     fails=[
         f"{TINY} recompute=per_stage",
         f"{STAGES} recompute=per_stage recompute.layers=[1,2]",
         f"{STAGES} recompute=per_stage recompute.layers=[1,2,x,4]",
+        f"{STAGES} parallel.pipeline_interleave=2 recompute=per_stage recompute.layers=[[1,1,1,1]]",
     ],
     passes=[
+        f"{STAGES} parallel.pipeline_interleave=2 recompute=per_stage recompute.layers=[[1,1,1,1],[0,0,1,1]]",
         f"{LARGE} recompute=per_stage recompute.layers=[16]",
         f"{TINY} recompute.layers=[1] recompute=per_stage",
         f"{TINY} recompute=per_stage recompute.layers=[4]",
@@ -74,6 +76,13 @@ def recompute_layers(d: Derived) -> Iterator[Problem]:
             f"recompute.layers={r.layers} must be {stages} numbers, one for each stage",
             ("recompute.layers",),
             f"'recompute.layers={[d.config.model.num_layers // stages] * stages}'",
+        )
+    elif nested and len(rows) != d.config.parallel.pipeline_interleave:
+        chunks = d.config.parallel.pipeline_interleave
+        yield Problem(
+            f"recompute.layers={r.layers} has {len(rows)} row{'s' * (len(rows) != 1)}, and a stage {chunks} chunk{'s' * (chunks != 1)}",
+            ("recompute.layers", "parallel.pipeline_interleave"),
+            f"'recompute.layers={(rows + [[0] * stages] * chunks)[:chunks]}'",
         )
     elif len(r.layers) < stages and not nested:
         yield Problem(

@@ -191,15 +191,24 @@ class StepEnd(Callback):
             self._stop.arm()
             self._journal.phase("train", first_step=self.step, first_step_time=now - start.ended)
         start.ended, start.recorded = now, _clock()
-        self._verdict.judge(self.step, loss, overflow=outputs.overflow, loss_scale=outputs.loss_scale)
-        if self._watch is not None:
-            for alarm in self._watch.look(record, agreed.host_times):
-                self._journal.phase("alarm", step=self.step, watcher=alarm.watcher, message=alarm.message)
-                act(alarm, self.step)
-            self._set_gate()
+        try:
+            self._judge(record, agreed.host_times)
+        except Exception:
+            if self._keeper is not None:
+                self._keeper.close()  # the launcher kills this process once it is told why: saves that are under way count
+            raise
         if agreed.stop:
             self._stop.asked = True
             run_context.request_stop()
+
+    def _judge(self, record: StepRecord, host_times: tuple[float, ...]) -> None:
+        """Raises what ends the run."""
+        self._verdict.judge(record.step, record.loss, overflow=record.overflow, loss_scale=record.loss_scale)
+        if self._watch is not None:
+            for alarm in self._watch.look(record, host_times):
+                self._journal.phase("alarm", step=record.step, watcher=alarm.watcher, message=alarm.message)
+                act(alarm, record.step)
+            self._set_gate()
 
     def _set_gate(self) -> None:
         """On rank 0 of a run whose step cell has a gate (loss_gate.py): its limit for the next step."""

@@ -1,0 +1,35 @@
+"""A run that goes on from a checkpoint gives the losses of the run that was not stopped, bit for bit, whatever its learning rate does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_run import SMALL
+
+from mindrecipe.measure.record import read_steps
+from mindrecipe.paths import shipped
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+SCHEDULES = sorted(path.stem for path in (shipped("conf") / "schedule").glob("*.yaml"))
+
+
+def train(folder: Path, *words: str) -> dict[int, float]:
+    """The losses of a run in ``folder``, by step."""
+    line = [str(Path(sys.executable).parent / "train"), *SMALL, *words, "evaluate=off", f"run.dir={folder}"]
+    done = subprocess.run(line, cwd=folder.parent, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {record.step: record.loss for record in read_steps(folder / "metrics.jsonl")}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_every_schedule(tmp_path: Path, schedule: str) -> None:
+    """Resumed halfway; what kills a run has no part in its learning rate."""
+    phases = {"wsd": ["schedule.warmup_steps=2", "schedule.decay_steps=3"]}
+    words = [f"schedule={schedule}", *phases.get(schedule, []), "schedule.total_steps=12", "checkpoint=steps", "checkpoint.save_steps=6"]
+    straight = train(tmp_path / "straight", *words)
+    (halfway,) = (tmp_path / "straight/checkpoint/rank_0").glob("*_6.ckpt")
+    resumed = train(tmp_path / "resumed", *words, f"checkpoint.resume='{halfway}'")
+    assert list(straight) == list(range(1, 13)) and resumed == {step: straight[step] for step in range(7, 13)}
