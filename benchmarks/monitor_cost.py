@@ -1,16 +1,20 @@
-"""What each measurement costs a step: its own time, the least of many tries, over an undisturbed step.
+"""What measuring costs a step, of a real training: with nothing on, with the defaults, with everything (TensorBoard too).
 
-    python benchmarks/monitor_cost.py RUN [--tries 300]
+    python benchmarks/monitor_cost.py [--pairs 12] [--steps 4] [--tries 200]
 
-RUN is a recorded training; its weights' shapes, step time (15th percentile) and record are what the costs are of. The least of many
-tries is what the work itself takes: on a machine that does other things a paired training can't resolve a tenth of a per cent. Norms of
-layers are computed in the graph: that graph alone is compiled and timed. Targets: defaults below 0.3 % of a step, everything below 1 %.
+Three trainings take turns as in `mindrecipe bench`. In each of them the CPU time of every hook of the monitor is taken at every step
+(monitor_parts.py): the median of a hook over an undisturbed step (15th percentile) is its share, which other work on the machine hardly
+touches. Norms of layers are computed in the graph: that graph alone is compiled and timed, the least of many tries, over an empty
+one. The turns themselves are told beside it, with their interval: they hold everything, and can't resolve a tenth of a per cent.
+Targets: defaults below 0.3 % of a step, everything below 1 %. Two minutes of a quiet machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,25 +22,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
-from mindrecipe.checkpoints.find import find, parameters
-from mindrecipe.judge.recorded import Recorded
-from mindrecipe.measure.curves import percentile
-from mindrecipe.measure.record import RankStep, to_line
-from mindrecipe.worker.gauges import UpdateRatio, group_norms
-from mindrecipe.worker.journal import Journal
-from mindrecipe.worker.usage import Sampler
+from mindrecipe.judge import bench, bootstrap
 
-
-class Weight:
-    """As the training's own: copied to the host by asnumpy."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.values = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-
-    def asnumpy(self) -> Any:
-        return self.values
+RECIPE = ("+model=llama2_tiny", "evaluate=off", "checkpoint=off", "run.imports=[monitor_parts]")
+EVERY, INTERVAL, SHIPPED = 20, 1.0, {"update ratio": 100, "machine use": 5.0}  # often here, to be seen often; and as monitor= has them
+OFF = ("monitor.rank_steps=false", "monitor.usage_interval=null")
+SIDES = {
+    "nothing": (*RECIPE, *OFF),
+    "defaults": (*RECIPE, f"monitor.usage_interval={INTERVAL}"),
+    "everything": (*RECIPE, "monitor=full", f"monitor.update_ratio_steps={EVERY}", f"monitor.usage_interval={INTERVAL}"),
+}
+HOOKS = ("begin", "outputs", "end")
 
 
 def least(work: Callable[[], object], tries: int) -> float:
@@ -70,7 +67,7 @@ def norms_in_graph(shapes: list[tuple[int, ...]], tries: int) -> float:
         def construct(self, gradients: Any) -> Any:
             return gradients[0][0] + 1.0
 
-    gradients = tuple(ms.Tensor(Weight(shape).values) for shape in shapes)
+    gradients = tuple(ms.Tensor(np.random.default_rng(0).normal(size=shape).astype(np.float32)) for shape in shapes)
     norms, nothing = Norms(), Nothing()
     took, empty = (least(lambda cell=cell: cell(gradients).asnumpy(), tries) for cell in (norms, nothing))
     return max(0.0, took - empty)
@@ -78,42 +75,37 @@ def norms_in_graph(shapes: list[tuple[int, ...]], tries: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--tries", type=int, default=300)
+    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--tries", type=int, default=200)
     args = parser.parse_args()
-    run = Recorded(args.run.absolute())
-    weights = {entry.name: entry.shape for entry in parameters(find(run.path).complete[-1])}
-    step = percentile([record.step_time for record in run.timed], 0.15)
-    assert step is not None
-    record, process, every = run.steps[-1], psutil.Process(), 100
-    held = [Weight(tuple(shape)) for shape in weights.values()]
-    squares = [1.0] * len(weights)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent.resolve()), os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        folder = Path(name) / "turns"
+        sides = dict(zip(SIDES, bench.turns(list(SIDES.values()), folder, pairs=args.pairs, steps=args.steps, told=print), strict=True))
+        told = [json.loads(next((folder / letter).rglob("hook_times.json")).read_text()) for letter in "abc"]
         os.environ["LOCAL_DEFAULT_PATH"] = name  # where mindformers writes its logs
-        journal = Journal(folder / "e", folder / "m", 0, rank_steps=folder / "r", usage=folder / "u")
-        own = RankStep(step=1, time=1.0, data_time=record.data_time, compute_time=record.compute_time, other_time=record.other_time)
-        sampler = Sampler(journal.usage, 5.0, None)
-        ratio = UpdateRatio(1)
-        defaults = {
-            "a line of metrics.jsonl": least(lambda: journal.step(record), args.tries),
-            "a line of the rank's own times": least(lambda: journal.rank_step(own), args.tries),
-            "memory": least(lambda: process.memory_info().rss, args.tries),
-            "CPU time": least(time.process_time, args.tries),
-            "machine use, every 5 s": least(lambda: journal.usage(sampler.sample()), args.tries) * step / 5.0,
-        }
-        more = {
-            "norms of layers, in the graph": norms_in_graph([tuple(shape) for shape in weights.values()], args.tries),
-            "norms of layers, by layer": least(lambda: group_norms(list(weights), squares), args.tries),
-            f"update ratio, every {every} steps": least(lambda: ratio.after_step(1, held), max(5, args.tries // 10)) / every,
-        }
-    print(f"| {run.name}, undisturbed step {1e3 * step:.0f} ms, {len(to_line(record))} bytes a line | us a step | share of a step |")
-    print("| --- | --- | --- |")
-    for group, costs in (("defaults", defaults), ("everything", defaults | more)):
-        for what, cost in (defaults if group == "defaults" else more).items():
-            print(f"| {what} | {1e6 * cost:.1f} | {100 * cost / step:.4f} % |")
-        whole = sum(costs.values())
-        print(f"| **{group}** | {1e6 * whole:.1f} | **{100 * whole / step:.3f} %** |")
+        graph = norms_in_graph([tuple(shape) for shape in told[2]["shapes"]], args.tries)
+    step = float(bootstrap.undisturbed(np.ravel(sides["nothing"].blocks)))
+    print(f"\n| llama2_tiny, undisturbed step {1e3 * step:.0f} ms | us a step | share of a step |\n| --- | --- | --- |")
+    for side, spent in zip(SIDES, [each["spent"] for each in told], strict=True):
+        lines = {f"{side}: the hooks of a step": sum(statistics.median(spent[hook]) for hook in HOOKS)}
+        if spent.get("machine use"):
+            lines["machine use, every 5 s, in a thread of its own"] = (
+                statistics.median(spent["machine use"]) * step / SHIPPED["machine use"]
+            )
+        if side == "everything":
+            measured = len(spent["update ratio"]) // EVERY
+            lines["update ratio, every 100 steps"] = sum(spent["update ratio"]) / measured / SHIPPED["update ratio"]
+            lines["norms of layers, in the graph"] = graph
+        for what, seconds in lines.items():
+            print(f"| {what} | {1e6 * seconds:.0f} | {100 * seconds / step:.3f} % |")
+        print(f"| **{side}** | {1e6 * sum(lines.values()):.0f} | **{100 * sum(lines.values()) / step:.3f} %** |")
+    parts = {what: 1e6 * statistics.median(told[2]["spent"][what]) for what in ("outputs", "line and board", "board", "by layer")}
+    print("\nof the hooks of a step, with everything: " + ", ".join(f"{what} {took:.0f} us" for what, took in parts.items()))
+    for side in ("defaults", "everything"):
+        found = bootstrap.difference(sides["nothing"].blocks, sides[side].blocks, bootstrap.median, paired=True)
+        print(f"turns, {side} over nothing: {100 * found.value:+.1f} % ({100 * found.low:+.1f} to {100 * found.high:+.1f} %)")
 
 
 if __name__ == "__main__":

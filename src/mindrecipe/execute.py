@@ -28,7 +28,7 @@ from mindrecipe.lower.residue import passed_through
 from mindrecipe.measure.view import View, make_view
 from mindrecipe.resume import Start, again, decide, nothing_to_do
 from mindrecipe.rules.this_host import of_the_run
-from mindrecipe.runfiles import CONFIG, LOCK, RunFiles
+from mindrecipe.runfiles import CONFIG, LOCK, SWEEP_JOB, RunFiles
 from mindrecipe.simulated import carry_out
 
 if TYPE_CHECKING:
@@ -76,11 +76,19 @@ def execute(run: Run, view: View | None = None) -> Outcome:
             for line in start.said:
                 (view.note if start.finished is None else view.say)(line)
             if start.finished is not None:
+                _tell_sweep(start.finished)
                 return Outcome(state="completed", exit_code=EXIT_OK, notes=start.said)
             path = _settle(run, start, view)
+        _tell_sweep(path)
         return launch(plan_of(run, path), view, partial(_again, run, path))
     finally:
         view.close()
+
+
+def _tell_sweep(path: Path) -> None:
+    """Where this run is, for the sweep whose job it is (cli/train.py)."""
+    if SWEEP_JOB in os.environ:
+        Path(os.environ[SWEEP_JOB]).write_text(str(path.absolute()), encoding="utf-8")
 
 
 def _rehearse(run: Run, view: View) -> Outcome:

@@ -9,6 +9,8 @@ CONFIG, OVERRIDES, NATIVE, LOCK = "config.yaml", "overrides.yaml", "mindformers.
 CHECKPOINT = "checkpoint"
 LOGS = "logs"
 METRICS = "metrics.jsonl"
+#: the variable that names the file in which a job of a sweep tells its run directory
+SWEEP_JOB = "MINDRECIPE_SWEEP_JOB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,6 +81,10 @@ def test_drift_without_more_work(tmp_path: Path) -> None:
 def test_neighbours(tmp_path: Path) -> None:
     busy = [usage(float(second), cpu=1.0, host_cpu=1.6) for second in range(15, 60, 5)]
     assert named(tmp_path / "busy", samples=busy, events=TRAIN) == ["noisy_machine"]
+    slower = [replace(record, step_time=record.step_time * (1.3 if record.step > 70 else 1)) for record in steps(100)]
+    found = {each.cause: each for each in diagnose(Recorded(make(tmp_path / "slower", slower, samples=busy, events=TRAIN)))}
+    assert set(found) == {"noisy_machine", "drift"} and "other processes use 30 %" in found["drift"].what
+    assert "temperature" not in found["drift"].mend, "what is known to be a neighbour is no heat"
     assert named(tmp_path / "npu", samples=busy, events=TRAIN, derived={"device_target": "Ascend", "device": "ascend_910b"}) == []
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +76,17 @@ def test_memory_disk_ports_and_clock(tmp_path: Path, monkeypatch: pytest.MonkeyP
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 60)
     assert lines(checks.clock, tmp_path)["clock"].level == "warning"
+
+
+def test_a_disk_that_only_looks_as_if_it_could_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root everything is said to be writable: a disk that is mounted for reading, /proc."""
+
+    def refuse(**ignored: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", refuse)
+    found = lines(checks.disk, tmp_path)["disk"]
+    assert found.level == "fault" and "Read-only file system" in found.told and lines(checks.clock, tmp_path) == {}
 
 
 def test_a_busy_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,14 +42,15 @@ def grid(
     folder = output or folder_of("grid", [*words, str(steps), str(warm_up)])
     found = experiment.measure(words, folder, warm_up=warm_up, steps=steps, told=stderr().print)
     maps = experiment.maps(found)
-    _print_maps(maps)
+    names, across = list(found.axes), list(found.axes.values())[-1]
+    _print_maps(maps, [f"{names[-1]}=", *across])
     columns, rows = experiment.table(found)
     jumps = [str(jump) for jump in experiment.transitions(found)]
-    drawings = {f"us a token: {title}": svg.heat_map(rows_of, unit="us a token") for title, rows_of in maps.items()}
+    drawings = {title: svg.heat_map(rows_of, unit="us a token", columns=across) for title, rows_of in maps.items()}
     finish(folder, "grid", columns, rows, drawings=drawings, notes=jumps)
 
 
-def _print_maps(maps: dict[str, dict[str, list[float | None]]]) -> None:
+def _print_maps(maps: dict[str, dict[str, list[float | None]]], head: list[str]) -> None:
     """Heat maps, on a terminal only: a pipe has the table."""
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
@@ -60,7 +61,8 @@ def _print_maps(maps: dict[str, dict[str, list[float | None]]]) -> None:
     low, span = min(known), (max(known) - min(known)) or 1.0
     for title, rows in maps.items():
         console.print(Text(title, "bold"))
-        width = max(map(len, rows))
+        width = max(map(len, [head[0], *rows]))
+        console.print(Text(f"{head[0]:>{width}} " + "".join(f"{name:^10}" for name in head[1:]), "dim"))
         for name, row in rows.items():
             cells = Text(f"{name:>{width}} ")
             for value in row:

@@ -62,13 +62,17 @@ def ls(
     for name in columns:
         label = "run" if name == "run" else _LABELS.get(name, name)
         table.add_column(
-            label.replace("peak_memory_bytes", "memory"), no_wrap=name != "overrides", justify="left" if name in _TEXT else "right"
+            label.replace("peak_memory_bytes", "memory"),
+            no_wrap=name not in _FOLDED,
+            overflow="fold",
+            justify="left" if name in _TEXT else "right",
         )
     for row in found:
         table.add_row(*(_cell(name, row.values[name]) for name in columns))
     console.print(table)
 
 
+_FOLDED = ("run", "name", "overrides")  # letters of a figure never go, as those of a name may to the next line
 _TEXT = ("run", "name", "state", "created", "overrides", "device", "config_hash")
 
 

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from mindrecipe.errors import UserError
 from mindrecipe.judge import tables
 from mindrecipe.judge.compare import Comparison
+
+_FOLDED = 24  # letters that a folded column may have
 
 
 def stdout() -> Console:
@@ -22,8 +25,8 @@ def stdout() -> Console:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], *, styled: str | None = None, notes: str | None = None, spare: str | None = None
 ) -> None:
-    """Print a table; ``styled`` is the column of verdicts. On a narrow terminal the column ``notes`` goes under the table, and the column
-    ``spare`` is left out."""
+    """Print a table; ``styled`` is the column of verdicts. On a narrow terminal the column ``notes`` goes under the table, the column
+    ``spare`` is left out, and what still does not fit is told row by row. Columns without a word are left out."""
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         print("\t".join(columns))
@@ -31,7 +34,11 @@ def print_table(
             print("\t".join(row))
         return
     below = notes if notes in columns and console.width < 140 else None
-    shown = [name for name in columns if name != below and not (name == spare and console.width < 100)]
+    filled = [name for at, name in enumerate(columns) if not rows or any(row[at] for row in rows)]
+    shown = [name for name in filled if name != below and not (name == spare and console.width < 100)]
+    if _width(columns, rows, shown) > console.width:
+        _row_by_row(console, columns, rows, [name for name in filled if name != columns[0]])
+        return
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in shown:
         table.add_column(name, overflow="fold", no_wrap=name in (columns[0], styled))
@@ -44,6 +51,24 @@ def print_table(
     console.print(table)
     for name, note in told:
         console.print(Text.assemble((f"{name}: ", "bold"), note))
+
+
+def _width(columns: Sequence[str], rows: Sequence[Sequence[str]], shown: Sequence[str]) -> int:
+    """Letters that the columns ``shown`` need side by side; a long text can be folded."""
+    cells = [[name, *(row[at] for row in rows)] for at, name in enumerate(columns) if name in shown]
+    return sum(min(_FOLDED, max(map(len, column))) + 2 for column in cells)
+
+
+def _row_by_row(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], shown: Sequence[str]) -> None:
+    for row in rows:
+        values = dict(zip(columns, row, strict=True))
+        console.print(Text(f"{columns[0]} {row[0]}", "bold"))
+        told = [
+            f"{name} {values[name]}".replace(" ", "\u00a0") if len(values[name]) < _FOLDED else values[name]
+            for name in shown
+            if values[name]
+        ]
+        console.print(Padding(Text(", ".join(told)), (0, 0, 0, 2)))
 
 
 def print_comparison(found: Comparison, names: tuple[str, str]) -> None:

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from mindrecipe.cli.console import STRICT, Stopped, run_guarded
 from mindrecipe.errors import EXIT_OK, UserError
+from mindrecipe.runfiles import SWEEP_JOB
 
 
 def main() -> NoReturn:
@@ -103,8 +107,28 @@ def _hydra(args: argparse.Namespace, argv: list[str]) -> int:
     return EXIT_OK
 
 
-def _job(_: Any) -> None:
-    """One job of a sweep: a `train` of its own overrides in a process of its own, which tells its end by its exit code."""
+def _job(_: Any) -> float:
+    """One job of a sweep: a `train` of its own overrides in a process of its own, which tells its end by its exit code.
+
+    What it returns is what sweepers such as Optuna minimise.
+    """
+    with tempfile.TemporaryDirectory(prefix="mindrecipe-sweep-") as folder:
+        told = Path(folder) / "run"
+        _train_in_process({SWEEP_JOB: str(told)})
+        return objective(Path(told.read_text(encoding="utf-8"))) if told.is_file() else math.nan
+
+
+def objective(run: Path) -> float:
+    """The held-out loss of the run directory, where it was evaluated, else its last loss; NaN where it has none (launch.dry_run)."""
+    from mindrecipe.judge.recorded import Recorded
+
+    summary = Recorded(run).summary
+    losses = (summary.get(name) for name in ("heldout_loss", "final_loss"))
+    return next((float(loss) for loss in losses if loss is not None), math.nan)
+
+
+def _train_in_process(more: Mapping[str, str]) -> None:
+    """`train` of the sweep's current overrides, with ``more`` in its environment."""
     from hydra.core.hydra_config import HydraConfig
 
     from mindrecipe.config.search_path import config_dir
@@ -112,7 +136,7 @@ def _job(_: Any) -> None:
     folder = config_dir()
     flags = ["--config-dir", str(folder)] if folder is not None else []
     words = [*HydraConfig.get().overrides.task, *flags]
-    safe = {**os.environ, "PYTHONSAFEPATH": "1"}  # `python -c` would look for libraries in the current folder first
+    safe = {**os.environ, **more, "PYTHONSAFEPATH": "1"}  # `python -c` would look for libraries in the current folder first
     process = subprocess.Popen([sys.executable, "-c", "from mindrecipe.cli.train import main; main()", *words], env=safe)
     try:
         code = process.wait()

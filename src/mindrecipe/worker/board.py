@@ -6,7 +6,7 @@ over what is there. This one is fed with the records of metrics.jsonl. tensorboa
 
 from __future__ import annotations
 
-import dataclasses
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,6 +24,7 @@ GROUPS = {
     "speed": ("tokens_per_s", "tflops_per_device", "mfu", "hfu"),
     "resources": ("memory_bytes",),
 }
+_TAGS = tuple((f"{group}/{name}", name) for group, names in GROUPS.items() for name in names)
 
 
 def board_of(run: RunDir, place: Place) -> Board | None:
@@ -47,7 +48,7 @@ class Board:
         from tensorboardX import SummaryWriter
 
         self._tokens, self._clip = tokens_per_sample, grad_clip
-        self._losses: list[float] = []
+        self._losses = deque[float](maxlen=curves.WINDOW)
         self._overflows = self._clipped = self._last = 0
         for record in before:
             self._count(record)
@@ -67,17 +68,16 @@ class Board:
         self._writer.close()
 
     def _count(self, record: StepRecord) -> None:
-        self._losses = [*self._losses[1 - curves.WINDOW :], record.loss]
+        self._losses.append(record.loss)
         self._overflows += record.overflow
         self._clipped += self._clip is not None and clipped(record, self._clip)
         self._last = record.step
 
     def _scalars(self, record: StepRecord) -> dict[str, float]:
         """Tag -> value; what was not measured is left out."""
-        plain = dataclasses.asdict(record)
-        found = {f"{group}/{name}": plain[name] for group, names in GROUPS.items() for name in names}
+        found = {tag: getattr(record, name) for tag, name in _TAGS}
         found |= {f"grad_groups/{name}": value for name, value in (record.grad_groups or {}).items()}
-        mean, variance = curves.moving(self._losses)[-1]
+        mean, variance = curves.mean_and_variance(self._losses)
         found |= {"correctness/loss_mean": mean, "correctness/loss_variance": variance, "correctness/overflow_steps": self._overflows}
         found |= {"correctness/clipped_steps": self._clipped, "speed/samples_per_s": record.tokens_per_s / self._tokens}
         return {tag: float(value) for tag, value in found.items() if value is not None}

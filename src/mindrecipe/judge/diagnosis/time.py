@@ -13,6 +13,7 @@ from mindrecipe.measure.record import StepRecord
 
 DATA_BOUND, SAVING, HOST, DRIFT, LOW_MFU = 0.10, 0.05, 0.05, 0.20, 0.15
 _METRICS = "metrics.jsonl"
+_QUIET = "a quiet machine; `mindrecipe bench` compares two recipes on a noisy one"
 _Read = Callable[[StepRecord], float]
 
 
@@ -124,8 +125,8 @@ def stalls(run: Recorded) -> Iterator[Diagnosis]:
 @cause
 def noisy_machine(run: Recorded) -> Iterator[Diagnosis]:
     """Other processes take the cores of a CPU run."""
-    others = use_of_others(run)
-    if others is None or others <= NOISY or run.derived.get("device_target") != "CPU":
+    others = _neighbour(run)
+    if others is None:
         return
     yield Diagnosis(
         cause="noisy_machine",
@@ -133,7 +134,7 @@ def noisy_machine(run: Recorded) -> Iterator[Diagnosis]:
         what=f"other processes use {100 * others:.0f} % of this machine's cores",
         evidence="logs/rank_0.usage.jsonl: host_cpu less cpu, while it trained",
         threshold=f"{100 * NOISY:.0f} %",
-        mend="a quiet machine; `mindrecipe bench` compares two recipes on a noisy one",
+        mend=_QUIET,
     )
 
 
@@ -149,13 +150,15 @@ def drift(run: Recorded) -> Iterator[Diagnosis]:
     slower = late / early - 1
     if slower <= DRIFT or (work and work_late / work - 1 > slower / 2):
         return
+    neighbour = _neighbour(run)
+    told = "" if neighbour is None else f": other processes use {100 * neighbour:.0f} % of the cores"
     yield Diagnosis(
         cause="drift",
         cost=min(1.0, slower / (1 + slower)),
-        what=f"steps became {100 * slower:.0f} % slower, though they do not work more",
+        what=f"steps became {100 * slower:.0f} % slower, though they do not work more{told}",
         evidence=f"{_METRICS}: median step {1e3 * early:.0f} ms in the first third, {1e3 * late:.0f} ms in the last",
         threshold=f"{100 * DRIFT:.0f} %",
-        mend="look at the device's temperature and clock (npu-smi info), and at the host's other work",
+        mend="look at the device's temperature and clock (npu-smi info), and at the host's other work" if neighbour is None else _QUIET,
     )
 
 
@@ -174,6 +177,12 @@ def low_mfu(run: Recorded) -> Iterator[Diagnosis]:
         threshold=f"{100 * LOW_MFU:.0f} %",
         mend=f"dataset.batch_size={2 * batch}, amp=O2, less model_parallel; profile=steps shows which operators take the time",
     )
+
+
+def _neighbour(run: Recorded) -> float | None:
+    """Share of the cores of a CPU run that others took, where that is enough to matter."""
+    others = use_of_others(run) if run.derived.get("device_target") == "CPU" else None
+    return others if others is not None and others > NOISY else None
 
 
 def _share(run: Recorded, read: _Read) -> float | None:

@@ -116,13 +116,11 @@ def disk(folder: Path) -> Iterator[Line]:
     if free < DISK_RESERVE + _PROBE:
         yield Line(what="disk", level="fault", told=f"{text.size(free)} are free in {place}", mend="run.root=<a folder on a larger disk>")
         return
-    with tempfile.NamedTemporaryFile(dir=place, prefix=".mindrecipe-doctor-") as file:
-        chunk, began = os.urandom(2**20), time.perf_counter()
-        for _number in range(_PROBE // len(chunk)):
-            file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
-        speed = _PROBE / (time.perf_counter() - began)
+    try:
+        speed = _write_speed(place)
+    except OSError as fault:  # a quota, a disk that is mounted for reading, a folder that only looks like one
+        yield Line(what="disk", level="fault", told=f"{place} can't be written to: {fault.strerror}", mend="run.root=<a folder of yours>")
+        return
     slow = speed < _SLOW_DISK
     yield Line(
         what="disk",
@@ -130,6 +128,17 @@ def disk(folder: Path) -> Iterator[Line]:
         told=f"{text.size(free)} free in {place}, writes {text.size(int(speed))}/s",
         mend="run.root=<a local disk>, or checkpoint.async_save=true" if slow else None,
     )
+
+
+def _write_speed(place: Path) -> float:
+    """Bytes/s. OSError where it can't be written."""
+    with tempfile.NamedTemporaryFile(dir=place, prefix=".mindrecipe-doctor-") as file:
+        chunk, began = os.urandom(2**20), time.perf_counter()
+        for _number in range(_PROBE // len(chunk)):
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+        return _PROBE / (time.perf_counter() - began)
 
 
 def cores(_: Path) -> Iterator[Line]:
@@ -160,14 +169,15 @@ def ports(_: Path) -> Iterator[Line]:
 
 
 def clock(folder: Path) -> Iterator[Line]:
-    """This host's clock against that of the disk, which is another host's where it is a shared one."""
-    place = existing_parent(folder)
-    if not os.access(place, os.W_OK | os.X_OK):
+    """This host's clock against that of the disk, which is another host's where it is a shared one; nothing of a disk that can't be
+    written, which has its own line."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=existing_parent(folder), prefix=".mindrecipe-doctor-") as file:
+            file.write(b"now")
+            file.flush()
+            skew = abs(os.fstat(file.fileno()).st_mtime - time.time())
+    except OSError:
         return
-    with tempfile.NamedTemporaryFile(dir=place, prefix=".mindrecipe-doctor-") as file:
-        file.write(b"now")
-        file.flush()
-        skew = abs(os.fstat(file.fileno()).st_mtime - time.time())
     late = skew > _CLOCK_SKEW
     yield Line(
         what="clock",

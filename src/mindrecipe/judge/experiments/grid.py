@@ -137,7 +137,7 @@ def maps(grid: Grid) -> dict[str, dict[str, list[float | None]]]:
     across, down = names[-1], names[-2] if len(names) > 1 else None
     found: dict[str, dict[str, list[float | None]]] = {}
     for rest in itertools.product(*(grid.axes[name] for name in names[:-2])):
-        title = ", ".join(f"{name}={value}" for name, value in zip(names[:-2], rest, strict=True)) or "us a token"
+        title = ", ".join([f"us a token by {across}", *(f"{name}={value}" for name, value in zip(names[:-2], rest, strict=True))])
         rows = {}
         for row in grid.axes[down] if down else ("",):
             places = [(*rest, *((row,) if down else ()), column) for column in grid.axes[across]]

@@ -28,11 +28,12 @@ p,small{color:var(--soft);overflow-wrap:anywhere}
 .card{background:var(--card);border-radius:8px;padding:.8rem;min-width:0}
 .card td+td{white-space:nowrap}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.2rem .8rem .2rem 0;vertical-align:top}
-tr+tr>td{border-top:1px solid var(--grid)}
+td[data-short]{white-space:nowrap}tr+tr>td{border-top:1px solid var(--grid)}
 dl{columns:19rem;column-gap:2rem;margin:0}dl div{display:grid;grid-template-columns:11rem 1fr;gap:.6rem;break-inside:avoid}
 dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
 svg{width:100%;height:auto;display:block}svg text{fill:var(--soft);font:11px system-ui,sans-serif}
-svg .grid{stroke:var(--grid);stroke-width:1}polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}.heat{fill:var(--s1)}
+svg .grid{stroke:var(--grid);stroke-width:1}polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}
+.heat{fill:var(--s1);shape-rendering:crispEdges}
 pre{overflow-x:auto;background:var(--card);padding:.8rem;border-radius:8px;font-size:13px}summary{cursor:pointer;padding:.3rem 0}
 .key{display:inline-block;margin-right:1rem}.key i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.35em}
 @media(max-width:640px){body>.wide table,body>.wide tbody,body>.wide tr{display:block}body>.wide tr:first-child{display:none}
@@ -111,11 +112,11 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], verdict: str) 
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = []
     for row in rows:
-        short = [cell.replace(" ", "\u00a0") if len(cell) < _SHORT else cell for cell in row]  # a figure stays with its unit
-        cells = zip(columns, short, strict=True)
-        body.append(
-            "".join(f'<td data-name="{escape(name)}"{_class(cell) if name == verdict else ""}>{escape(cell)}</td>' for name, cell in cells)
-        )
+        cells = []
+        for name, cell in zip(columns, row, strict=True):
+            short = " data-short" if len(cell) < _SHORT else ""  # a figure stays with its unit
+            cells.append(f'<td data-name="{escape(name)}"{short}{_class(cell) if name == verdict else ""}>{escape(cell)}</td>')
+        body.append("".join(cells))
     return f'<div class="wide"><table><tr>{head}</tr>{"".join(f"<tr>{row}</tr>" for row in body)}</table></div>'
 
 
@@ -152,7 +153,10 @@ def _profile(profile: Profile | None) -> str:
         f'<section class="card"><h3>the profile of rank {profile.rank}</h3><dl>{figures}</dl></section>',
         _card("operators: share of their time by where they stand", _shares(told.largest(profile.scopes)) if profile.scopes else ""),
         _card("memory while it was profiled, MiB", svg.curves({"allocated": curve}, unit_x="s")),
-        _card("links: what went from the rank of a row to that of a column", svg.heat_map(told.matrix(profile), unit="MB")),
+        _card(
+            "links: what went from the rank of a row to that of a column",
+            svg.heat_map(told.matrix(profile), unit="MB", columns=list(told.matrix(profile))),
+        ),
     ]
     tables = (_table(columns, rows, "") for columns, rows in told.tables(profile, top=15) if rows)
     cards += [f'<section class="card">{table}</section>' for table in tables]

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 WIDTH, HEIGHT = 360, 190  # about the pixels of a card on a phone: letters keep their size
-_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 10, 10, 26
+_RIGHT, _TOP, _BOTTOM = 10, 10, 26
+_LETTER = 6.6  # the width of one, at the size of the page's style
 COLOURS = 6
 Points = Sequence[tuple[float, float]]
 
@@ -26,19 +27,22 @@ def curves(series: Mapping[str, Points], *, unit_x: str = "step") -> str:
     ticks = nice_ticks(least, most)
     low_y, high_y = min(ticks[0], least), max(ticks[-1], most)
 
+    marks = labels(ticks)
+    left = 12 + _LETTER * max(map(len, marks))
+
     def place(x: float, y: float) -> str:
         across = (x - low_x) / (high_x - low_x or 1)
         up = (y - low_y) / (high_y - low_y or 1)
-        return f"{_LEFT + across * (WIDTH - _LEFT - _RIGHT):.1f},{HEIGHT - _BOTTOM - up * (HEIGHT - _TOP - _BOTTOM):.1f}"
+        return f"{left + across * (WIDTH - left - _RIGHT):.1f},{HEIGHT - _BOTTOM - up * (HEIGHT - _TOP - _BOTTOM):.1f}"
 
     parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
-    for tick, label in zip(ticks, labels(ticks), strict=True):
+    for tick, label in zip(ticks, marks, strict=True):
         y = place(low_x, tick).split(",")[1]
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y}" dy="4" text-anchor="end">{label}</text>')
+        parts.append(f'<line class="grid" x1="{left:.1f}" x2="{WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text x="{left - 6:.1f}" y="{y}" dy="4" text-anchor="end">{label}</text>')
     for x, anchor in ((low_x, "start"), (high_x, "end")):
         parts.append(f'<text x="{place(x, low_y).split(",")[0]}" y="{HEIGHT - 8}" text-anchor="{anchor}">{x:.4g}</text>')
-    parts.append(f'<text x="{(WIDTH + _LEFT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(unit_x)}</text>')
+    parts.append(f'<text x="{(WIDTH + left) / 2:.1f}" y="{HEIGHT - 8}" text-anchor="middle">{escape(unit_x)}</text>')
     for number, (name, line) in enumerate(series.items()):
         path = " ".join(place(x, y) for x, y in line)
         parts.append(f'<polyline class="s{number % COLOURS}" points="{path}"><title>{escape(name)}</title></polyline>')
@@ -46,7 +50,7 @@ def curves(series: Mapping[str, Points], *, unit_x: str = "step") -> str:
 
 
 #: a curve that moves by less than this share of itself is drawn as the nearly flat line that it is
-_FLAT = 0.02
+_FLAT = 0.05
 
 
 def _widened(least: float, most: float) -> tuple[float, float]:
@@ -90,17 +94,22 @@ def stacked_bar(shares: Mapping[str, float]) -> str:
     return "".join([*parts, "</svg>"])
 
 
-def heat_map(rows: Mapping[str, Sequence[float | None]], *, unit: str) -> str:
-    """A row of cells for each name; the darker the more. The whole scale is used between the least and the largest value."""
+def heat_map(rows: Mapping[str, Sequence[float | None]], *, unit: str, columns: Sequence[str] = ()) -> str:
+    """A row of cells for each name, under the names of ``columns``; the darker the more. The whole scale is used between the least and the
+    largest value, which are told below."""
     known = [value for row in rows.values() for value in row if value is not None]
     if not known:
         return ""
     low, high = min(known), max(known)
     longest = max(len(row) for row in rows.values())
-    height, left = 22 * len(rows) + 4, 12 + 6.5 * max(map(len, rows))
+    top = 20 if columns else 2
+    height, left = top + 22 * len(rows) + 18, 12 + _LETTER * max(map(len, rows))
     parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img">']
+    for place, name in enumerate(columns):
+        middle = left + (place + 0.5) * (WIDTH - left - _RIGHT) / longest
+        parts.append(f'<text x="{middle:.1f}" y="14" text-anchor="middle">{escape(name)}</text>')
     for number, (name, row) in enumerate(rows.items()):
-        y = 2 + 22 * number
+        y = top + 22 * number
         parts.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
         width = (WIDTH - left - _RIGHT) / longest
         for place, value in enumerate(row):
@@ -111,4 +120,6 @@ def heat_map(rows: Mapping[str, Sequence[float | None]], *, unit: str) -> str:
                 f'<rect class="heat" style="fill-opacity:{0.08 + 0.92 * strength:.3f}" x="{left + place * width:.2f}" y="{y}" '
                 f'width="{width:.2f}" height="20"><title>{escape(name)}: {value:.3g} {escape(unit)}</title></rect>'
             )
+    scale = f"light {low:.3g}, dark {high:.3g} {unit}"
+    parts.append(f'<text x="{WIDTH - _RIGHT}" y="{height - 4}" text-anchor="end">{escape(scale)}</text>')
     return "".join([*parts, "</svg>"])
