@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from mindrecipe.config.keys import knobs
@@ -47,6 +50,22 @@ def test_code_in_the_traceback_is_no_message() -> None:
     detail = f"{code}RuntimeError: Failure: operator MatMul init failed\nThe shape 10 cannot be divisible by strategy value 4\n{stack}"
     found = faults.explained(RankError(rank=0, type="RuntimeError", message="Failure", log="l", time=0.0, traceback=detail))
     assert found is not None and found.rule == "simulate.strategy"
+
+
+def test_why_an_operator_failed_is_read_from_the_log(tmp_path: Path) -> None:
+    """The exception of a layout that does not divide names the operator alone."""
+    log = tmp_path / "rank_0.log"
+    place = "(12,7fa,python):2026-01-01-10:57:14.191.683 [mindspore/ccsrc/frontend/parallel/ops_info/operator_info.cc:248] CheckStrategy]"
+    log.write_text(
+        "[ERROR] ME(12:14,MainProcess):2026-01-01-10:56:35.981.000 [mindspore/run_check/_check_version.py:350] No module named 'te'\n"
+        f"[ERROR] PARALLEL{place} RmsNormInfo3: shape value 127 at dim index 1 cannot be divisible by strategy value 2\n"
+        f"[ERROR] PARALLEL{place} RmsNormInfo3 : Init failed.\n"
+    )
+    error = RankError(rank=0, type="RuntimeError", message="Failure:operator RmsNorm init failed", log=str(log), time=0.0)
+    found = faults.explained(error)
+    assert found is not None and found.rule == "simulate.strategy"
+    assert found.why and found.why.endswith("RmsNormInfo3: shape value 127 at dim index 1 cannot be divisible by strategy value 2")
+    assert faults.explained(replace(error, log=str(tmp_path / "none.log"))) is None
 
 
 def test_what_is_not_known_is_passed_on() -> None:

@@ -16,7 +16,8 @@ class Framework:
     ``fused_gate``: the gate's activation is computed with the product, so it is not kept apart. ``softmax_statistics``: bytes flash
     attention keeps for each head and token. ``norm_kept``: bytes a norm keeps for each element beside its input and result.
     ``residual``, ``gate``, ``expert_gate``: bytes of an element of the residual stream, and of what the gate of a feed-forward layer, or of
-    routed experts, reads and gives, where they are not those of an activation. ``head_norms``: bytes kept for each element of query and key by norms of the heads. ``attention_outputs``: times the
+    routed experts, reads and gives, where they are not those of an activation.
+    ``head_norms``: bytes kept for each element of query and key by norms of the heads. ``attention_outputs``: times the
     result of attention is kept. ``expert_outputs``: times the widths of the experts' first product are kept, in bytes of an activation.
     ``gathers_norms``: under sequence parallelism what a norm gives is kept gathered, not split. ``logit_kept``, ``logit_peak``:
     bytes of one logit kept until its backward pass, and held at the worst moment of the loss (the kept ones included).

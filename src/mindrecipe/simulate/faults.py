@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from mindrecipe.config.findings import Finding
 from mindrecipe.measure.outcome import RankError
@@ -149,8 +150,14 @@ _KNOWN = (
 
 
 def explained(error: RankError) -> Finding | None:
-    """The fault that ``error`` is, in our terms; None where it is not one we know."""
-    text = f"{error.message}\n{_exception_text(error.traceback or '')}"
+    """The fault that ``error`` is, in our terms; None where it is not one we know.
+
+    MindSpore's exception may only say which operator failed ("Failure:operator RmsNorm init failed"), and its log why.
+    """
+    return _told(error, f"{error.message}\n{_exception_text(error.traceback or '')}") or _told(error, _logged(Path(error.log)))
+
+
+def _told(error: RankError, text: str) -> Finding | None:
     for known in _KNOWN:
         found = re.search(known.pattern, text)
         if found is not None:
@@ -165,6 +172,14 @@ def explained(error: RankError) -> Finding | None:
                 mend=f"{known.mend.format(**groups)} ({', '.join(known.keys)})",
             )
     return None
+
+
+def _logged(log: Path) -> str:
+    """What MindSpore's own code logged as errors, a line each, without time and place."""
+    if not log.is_file():
+        return ""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    return "\n".join(re.findall(r"^\[ERROR\] (?!ME\()[^\n]*?\] \w+\] ([^\n]*)$", text, flags=re.MULTILINE))
 
 
 def _exception_text(traceback: str) -> str:
