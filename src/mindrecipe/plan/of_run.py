@@ -119,6 +119,8 @@ def _mcore_dimensions(model: ModelConfig, family: Family) -> Dimensions:
         parts = mcore.parts_of(model)
     except mcore.NotCounted as fault:
         raise CannotPrice(str(fault)) from fault
+    if parts.predicted:
+        raise CannotPrice("multi-token prediction of this custom model (num_nextn_predict_layers, mtp_num_layers) is not priced")
     heads, kv_heads, head_dim = dims_of_attention(model)
     return Dimensions(
         layers=model.num_layers,
