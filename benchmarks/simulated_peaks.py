@@ -94,6 +94,7 @@ OTHERS: dict[str, tuple[int, list[str]]] = {
     "h2048-dp2mp2pp2_chunks": (0, [*H2048, *TP2PP2, *CHUNKS]),
     "h2048-dp2mp2pp2_chunks_last": (4, [*H2048, *TP2PP2, *CHUNKS]),
     "h2048-dp1024": (0, [*H2048, "launch.nodes=128", "model.num_layers=2"]),
+    "h2048-dp1024_groups": (0, [*H2048, "launch.nodes=128", "model.num_layers=2", "parallel.optimizer_weight_shard_size=512"]),
     "h2048-dp2mp2pp2_last": (4, [*H2048, *TP2PP2]),
     "h2048-dp8_unsharded": (0, [*H2048, UNSHARDED]),
     "h2048-dp4mp2_accumulated": (0, [*H2048, "parallel.model_parallel=2", "parallel.gradient_accumulation_steps=4"]),
