@@ -77,8 +77,10 @@ DEEPSEEK = [
     "moe_router_enable_expert_bias:true,moe_router_bias_update_rate:0.001,n_group:1,topk_group:1,num_nextn_predict_layers:0,"
     "max_position_embeddings:4096,rope_theta:10000}",
 ]  # fmt: skip
+CONCATENATED = [word.replace("mla_qkv_concat:false", "mla_qkv_concat:true,fp32_residual_connection:true") for word in DEEPSEEK]
 PP2 = ["parallel.pipeline_stage=2", "parallel.micro_batch_num=4"]
 TP2PP2 = ["parallel.model_parallel=2", *PP2]
+CHUNKS = ["model.num_layers=8", "parallel.pipeline_interleave=2", "recompute=per_stage", "recompute.layers=[[2,1],[0,1]]"]
 HYBRID = ["parallel.context_parallel_algo=hybrid_cp", "parallel.ulysses_degree_in_cp=2"]
 H2048 = [*BASE, *WIDTHS["h2048"]]
 SHORT = [*BASE, *WIDTHS["h4096"], "model.seq_length=512", "model.num_layers=8", "parallel.model_parallel=2", UNSHARDED]
@@ -89,6 +91,10 @@ OTHERS: dict[str, tuple[int, list[str]]] = {
     "h2048-dp2mp2pp2_interleaved_last": (4, [*H2048, *TP2PP2, "model.num_layers=8", "parallel.pipeline_interleave=2"]),
     "h2048-cp2mp2pp2_ulysses": (0, [*H2048, *TP2PP2, "parallel.context_parallel=2", "parallel.context_parallel_algo=ulysses_cp"]),
     "h2048-cp4pp2_hybrid": (0, [*H2048, *PP2, "parallel.context_parallel=4", *HYBRID]),
+    "h2048-dp2mp2pp2_chunks": (0, [*H2048, *TP2PP2, *CHUNKS]),
+    "h2048-dp2mp2pp2_chunks_last": (4, [*H2048, *TP2PP2, *CHUNKS]),
+    "h2048-dp1024": (0, [*H2048, "launch.nodes=128", "model.num_layers=2"]),
+    "h2048-dp1024_groups": (0, [*H2048, "launch.nodes=128", "model.num_layers=2", "parallel.optimizer_weight_shard_size=512"]),
     "h2048-dp2mp2pp2_last": (4, [*H2048, *TP2PP2]),
     "h2048-dp8_unsharded": (0, [*H2048, UNSHARDED]),
     "h2048-dp4mp2_accumulated": (0, [*H2048, "parallel.model_parallel=2", "parallel.gradient_accumulation_steps=4"]),
@@ -104,6 +110,9 @@ OTHERS: dict[str, tuple[int, list[str]]] = {
     "qwen3_moe-ep2dp2mp2pp2_last": (4, [*MOE, *TP2PP2, SEQUENCE, "parallel.expert_parallel=2"]),
     "qwen3_moe_shared-ep2dp2mp2pp2": (0, [*SHARED, *TP2PP2, SEQUENCE, "parallel.expert_parallel=2"]),
     "qwen3_moe_shared-ep2dp2mp2pp2_last": (4, [*SHARED, *TP2PP2, SEQUENCE, "parallel.expert_parallel=2"]),
+    "deepseek-ep2dp2mp2pp2": (0, [*DEEPSEEK, *TP2PP2, SEQUENCE, "parallel.expert_parallel=2"]),
+    "deepseek-ep2dp2mp2pp2_last": (4, [*DEEPSEEK, *TP2PP2, SEQUENCE, "parallel.expert_parallel=2"]),
+    "deepseek_concatenated-ep4dp4mp2": (0, [*CONCATENATED, "parallel.model_parallel=2", SEQUENCE, "parallel.expert_parallel=4"]),
     "qwen3_moe-ep4dp4mp2": (0, [*MOE, "parallel.model_parallel=2", SEQUENCE, "parallel.expert_parallel=4"]),
 }
 HERE = Machine(npu=None, npu_count=0, memory_bytes=1 << 34, cores=2)

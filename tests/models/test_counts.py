@@ -144,6 +144,11 @@ def test_published_models_with_experts() -> None:
     """As the hub counts them, without the routers' biases (58 x 256), which are not trained, and without multi-token prediction."""
     deepseek = _custom(_DEEPSEEK, num_layers=61, hidden_size=7168, num_heads=128, intermediate_size=18432, vocab_size=129280)
     assert family_of(deepseek).parameters(deepseek) == 671_026_404_352
+    # a layer with experts, without their router's bias, the matrix of two streams and three norms
+    further = replace(deepseek, extra={**deepseek.extra, "num_nextn_predict_layers": 1})
+    attention = 7168 * (1536 + 512 + 64) + 128 * (192 * 1536 + 256 * 512 + 128 * 7168) + 1536 + 512
+    experts = 7168 * (3 * 2048 * 257 + 256)
+    assert family_of(further).parameters(further) - 671_026_404_352 == attention + experts + 2 * 7168 + 2 * 7168**2 + 3 * 7168
     qwen = _custom(
         _QWEN, num_layers=48, hidden_size=2048, num_heads=32, num_kv_heads=4, head_dim=128, intermediate_size=6144, vocab_size=151936
     )
@@ -153,7 +158,6 @@ def test_published_models_with_experts() -> None:
 @pytest.mark.parametrize(
     "extra, part",
     [
-        ({"num_nextn_predict_layers": 1}, "multi-token prediction"),
         ({"attention_bias": True}, "biases"),
         ({"v_head_dim": None}, "v_head_dim is not told"),
         ({"first_k_dense_replace": 0, "moe_layer_freq": 2}, "dense layers between"),

@@ -108,3 +108,14 @@ def test_what_does_not_fit_is_told_how_few_layers_to_compute_again() -> None:
 def test_layers_that_do_not_divide_are_told_with_the_layout(layers: int, chunks: int, offset: str) -> None:
     said = overrides(with_layers(laid(pipeline=2, micro_batches=8, interleave=chunks), layers))
     assert said.endswith(offset) if offset else "offset" not in said
+
+
+def test_groups_that_divide_the_rows_are_advised() -> None:
+    """2816 rows of the feed-forward layer over 512 replicas stay whole; over groups of 256 they do not."""
+    states = replace(JOB.states, weights_follow=True)
+    job = replace(laid(data_parallel=512, tensor_parallel=1, pipeline=1, micro_batches=4, sharding="optimizer"), states=states)
+    (advice,) = (each for each in advise(job, memory.price(job), None) if "sharded" in each.name)
+    assert not advice.good and advice.mend == "parallel.optimizer_weight_shard_size=256" and "512 replicas" in advice.what
+    better = replace(job, layout=replace(job.layout, shard_size=256))
+    (advice,) = (each for each in advise(better, memory.price(better), None) if "sharded" in each.name)
+    assert advice.good and "256 replicas share" in advice.what

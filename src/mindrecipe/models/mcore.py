@@ -15,6 +15,7 @@ from mindrecipe.models.family import dims_of_attention, feed_forward_of
 _EXPERTS = ("num_experts", "n_routed_experts", "num_moe_experts", "expert_num")
 _VISITED = ("num_experts_per_tok", "moe_router_topk", "num_experts_chosen")
 _WIDTH = ("moe_intermediate_size", "moe_ffn_hidden_size")
+_PREDICTED = ("num_nextn_predict_layers", "mtp_num_layers")
 _SHARED = ("n_shared_experts", "shared_expert_num")
 _SHARED_WIDTH = ("moe_shared_expert_intermediate_size", "shared_expert_intermediate_size")
 #: models whose configuration classes have these parts by default: what leaves them out is not known here
@@ -69,7 +70,10 @@ class Latent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Of one model. ``experts``: of each layer but the first ``dense_layers``; ``norms``: vectors' elements a layer beside two norms."""
+    """Of one model. ``experts``: of each layer but the first ``dense_layers``; ``norms``: vectors' elements a layer beside two norms.
+
+    ``predicted``: further tokens that are predicted, each by a layer like the last and a matrix that joins the next embedding to it.
+    """
 
     latent: Latent | None = None
     experts: int = 0
@@ -79,6 +83,7 @@ class Parts:
     shared_gate: bool = False
     dense_layers: int = 0
     norms: int = 0
+    predicted: int = 0
 
 
 def parts_of(model: ModelConfig) -> Parts:
@@ -87,9 +92,6 @@ def parts_of(model: ModelConfig) -> Parts:
     untold = next((key for key in _DEFAULTS if kind in _BY_DEFAULT and key not in extra), None)
     if untold:
         raise NotCounted(f"model.extra.{untold} is not told, and mindformers has a default of its own for {kind}")
-    for key in ("num_nextn_predict_layers", "mtp_num_layers"):
-        if _count(extra, key):
-            raise NotCounted(f"model.extra.{key}={extra[key]}: multi-token prediction is not counted")
     for key in ("add_bias_linear", "add_qkv_bias", "attention_bias", "qkv_has_bias"):
         if extra.get(key):
             raise NotCounted(f"model.extra.{key}=true: biases are not counted")
@@ -102,8 +104,9 @@ def parts_of(model: ModelConfig) -> Parts:
     head_dim = dims_of_attention(model)[2]
     norms = (latent.query_rank + latent.key_rank if latent else 2 * head_dim) if normed else 0
     experts = _first(extra, _EXPERTS)
+    predicted = _first(extra, _PREDICTED)
     if not experts:
-        return Parts(latent=latent, norms=norms)
+        return Parts(latent=latent, norms=norms, predicted=predicted)
     width = _first(extra, _WIDTH) or feed_forward_of(model)
     shared = _first(extra, _SHARED_WIDTH) or width * _first(extra, _SHARED)
     return Parts(
@@ -115,6 +118,7 @@ def parts_of(model: ModelConfig) -> Parts:
         shared_gate=bool(shared and extra.get("use_shared_expert_gating")),
         dense_layers=0 if kind in _ALIKE else _dense(extra, model.num_layers),
         norms=norms,
+        predicted=predicted,
     )
 
 
@@ -124,10 +128,13 @@ def parameters(model: ModelConfig) -> int:
     heads, kv_heads, head_dim = dims_of_attention(model)
     latent = parts.latent
     attention = latent.whole(hidden, heads) + latent.split(hidden, heads) if latent else hidden * head_dim * (2 * heads + 2 * kv_heads)
-    layers = model.num_layers * (attention + parts.norms + 2 * hidden)
-    moe = max(0, model.num_layers - parts.dense_layers) if parts.experts else 0
-    layers += (model.num_layers - moe) * 3 * hidden * feed_forward_of(model)
-    layers += moe * hidden * (3 * (parts.experts * parts.expert_width + parts.shared_width) + parts.experts + parts.shared_gate)
+    around = attention + parts.norms + 2 * hidden
+    dense = around + 3 * hidden * feed_forward_of(model)
+    moe = around + hidden * (3 * (parts.experts * parts.expert_width + parts.shared_width) + parts.experts + parts.shared_gate)
+    with_experts = max(0, model.num_layers - parts.dense_layers) if parts.experts else 0
+    layers = (model.num_layers - with_experts) * dense + with_experts * moe
+    # embedding and output layer are those of the model; three norms (MultiTokenPredictionLayer)
+    layers += parts.predicted * ((moe if with_experts else dense) + 2 * hidden * hidden + 3 * hidden)
     return layers + hidden + model.vocab_size * hidden * (1 if model.tie_word_embeddings else 2)
 
 

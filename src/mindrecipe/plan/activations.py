@@ -65,13 +65,13 @@ def tensors(job: Job, moe: bool) -> dict[str, float]:
         kept["attention_core"] = tokens * s.activation * output / t
     if d.dropout:
         kept["dropout_masks"] = 2 * stream
-    width = d.feed_forward if not moe else d.experts_per_token * d.expert_width + d.shared_width
-    elements = tokens * width / t
-    gate = (f.gate or s.activation) * elements
+    routed = tokens * d.experts_per_token * d.expert_width / t if moe else 0.0
+    always = tokens * (d.shared_width if moe else d.feed_forward) / t
+    gate = (f.expert_gate or s.activation) * routed + (f.gate or s.activation) * always
     kept["gate_input"] = gate * (d.feed_forward_matrices - 1)
     if d.gated and not f.fused_gate:
         kept["gate_activation"] = gate
-    kept["gate_product"] = s.activation * elements * (f.expert_outputs if moe else 1)
+    kept["gate_product"] = s.activation * (f.expert_outputs * routed + always)
     if moe:
         kept["routed_tokens"] = 2 * s.activation * tokens * d.experts_per_token * d.hidden / between
         kept["router"] = 8.0 * tokens * d.experts

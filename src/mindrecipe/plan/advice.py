@@ -6,17 +6,20 @@ Sources: tensor parallelism within the node, micro batches over stages (Narayana
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mindrecipe.plan import activations, balance, clock, memory, stages
 from mindrecipe.plan.calibration import Efficiency
 from mindrecipe.plan.job import Job
 from mindrecipe.plan.memory import Memory
+from mindrecipe.plan.space import divisors
 
 HEADROOM = (0.10, 0.20)
 MICRO_BATCHES_A_STAGE = 4
 #: share of a step that another split of the layers must save to be spoken of
 WORTH = 0.01
+#: share of the states of a rank that another size of the groups must save
+WORTH_BYTES = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +170,38 @@ def _listed(counts: list[int]) -> str:
     return ", ".join(map(str, counts))
 
 
+def _fewer_shards(job: Job) -> tuple[int, float] | None:
+    """A size of the groups that share a weight which leaves less on a rank than all replicas do, and the bytes it saves."""
+
+    def held(size: int | None) -> float:
+        fewer = replace(job, layout=replace(job.layout, shard_size=size))
+        return max(sum(memory.static(fewer, stage)[1].values()) for stage in {0, job.layout.pipeline - 1})
+
+    now = held(job.layout.shard_size)
+    best = min(((held(size), -size) for size in divisors(job.layout.data_parallel)[1:]), default=None)
+    return (-best[1], now - best[0]) if best and job.states.weights_follow and best[0] < (1 - WORTH_BYTES) * now else None
+
+
 def _sharding(job: Job) -> Advice | None:
     replicas = job.layout.data_parallel * job.layout.context_parallel
     if replicas == 1:
         return None
     good = job.layout.sharding != "none"
+    better = _fewer_shards(job) if good else None
+    if better:
+        size, saved = better
+        return Advice(
+            "optimizer states sharded over the replicas",
+            False,
+            f"weights whose rows do not divide over {job.layout.shards} replicas stay whole: "
+            f"groups of {size} hold {saved / memory.GIB:.1f} GiB less",
+            "MindSpore's parallel optimizer cuts the rows of a weight evenly or not at all",
+            f"parallel.optimizer_weight_shard_size={size}",
+        )
     return Advice(
         "optimizer states sharded over the replicas",
         good,
-        f"{replicas} replicas {'share' if good else 'each hold'} the optimizer states",
+        f"{job.layout.shards if good else replicas} replicas {'share' if good else 'each hold'} the optimizer states",
         "they are the largest part of the memory and no replica needs another's (ZeRO-1)",
         "" if good else "parallel.optimizer_parallel=true",
     )

@@ -15,8 +15,9 @@ class Framework:
 
     ``fused_gate``: the gate's activation is computed with the product, so it is not kept apart. ``softmax_statistics``: bytes flash
     attention keeps for each head and token. ``norm_kept``: bytes a norm keeps for each element beside its input and result.
-    ``residual``, ``gate``: bytes of an element of the residual stream, and of what the gate reads and gives, where they are not those of an
-    activation. ``head_norms``: bytes kept for each element of query and key by norms of the heads. ``attention_outputs``: times the
+    ``residual``, ``gate``, ``expert_gate``: bytes of an element of the residual stream, and of what the gate of a feed-forward layer, or of
+    routed experts, reads and gives, where they are not those of an activation.
+    ``head_norms``: bytes kept for each element of query and key by norms of the heads. ``attention_outputs``: times the
     result of attention is kept. ``expert_outputs``: times the widths of the experts' first product are kept, in bytes of an activation.
     ``gathers_norms``: under sequence parallelism what a norm gives is kept gathered, not split. ``logit_kept``, ``logit_peak``:
     bytes of one logit kept until its backward pass, and held at the worst moment of the loss (the kept ones included).
@@ -33,6 +34,7 @@ class Framework:
     softmax_statistics: float = 4
     residual: float = 0
     gate: float = 0
+    expert_gate: float = 0
     head_norms: float = 0
     attention_outputs: int = 1
     expert_outputs: float = 1
@@ -71,7 +73,15 @@ MINDSPORE = Framework(
 #: mindformers' mcore models, read from the same: fp32_residual_connection, SwiGlu in fp32, q_layernorm and k_layernorm in fp32, the result
 #: of FlashAttention kept once more transposed; FFNGroupedGEMM keeps its first product (two widths in half) beside the gate's.
 MINDSPORE_MCORE = replace(
-    MINDSPORE, name="mindspore mcore", residual=4, gate=4, head_norms=4, attention_outputs=2, expert_outputs=2, gathers_table=4
+    MINDSPORE,
+    name="mindspore mcore",
+    residual=4,
+    gate=4,
+    head_norms=4,
+    attention_outputs=2,
+    expert_gate=4,
+    expert_outputs=2,
+    gathers_table=4,
 )
 #: Megatron-LM and MindSpeed since 2023: no published memory to fit it on; with these constants the jobs that ran fit their devices
 MEGATRON = Framework(name="megatron", logit_peak=8, reserve_gib=3, fragmentation=0.05, layer_workspace=_LAYER_WORKSPACE)

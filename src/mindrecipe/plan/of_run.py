@@ -65,9 +65,11 @@ def job_of(config: RunConfig, family: Family, hardware: Hardware, devices: int) 
 def _mcore(model: ModelConfig) -> Framework:
     """MINDSPORE_MCORE without what a custom model's keys leave out."""
     given = model.extra if model.family == "custom" else {"fp32_residual_connection": True, "qk_layernorm": True}
+    whole = bool(given.get("fp32_residual_connection"))  # matrices then give fp32 as well: the dtype of what they were given
     return dataclasses.replace(
         MINDSPORE_MCORE,
-        residual=MINDSPORE_MCORE.residual if given.get("fp32_residual_connection") else 0,
+        residual=MINDSPORE_MCORE.residual if whole else 0,
+        gate=MINDSPORE_MCORE.gate if whole else 0,
         head_norms=MINDSPORE_MCORE.head_norms if given.get("qk_layernorm") else 0,
     )
 
@@ -117,6 +119,8 @@ def _mcore_dimensions(model: ModelConfig, family: Family) -> Dimensions:
         parts = mcore.parts_of(model)
     except mcore.NotCounted as fault:
         raise CannotPrice(str(fault)) from fault
+    if parts.predicted:
+        raise CannotPrice("multi-token prediction of this custom model (num_nextn_predict_layers, mtp_num_layers) is not priced")
     heads, kv_heads, head_dim = dims_of_attention(model)
     return Dimensions(
         layers=model.num_layers,

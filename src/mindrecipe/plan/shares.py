@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from mindrecipe.plan import parameters, stages
 from mindrecipe.plan.job import Job
 
+#: bytes below which a weight stays whole (parallel_optimizer_threshold, lower/parallel.py)
+THRESHOLD = 64 * 2**10
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -51,7 +54,7 @@ def of_layer(job: Job, moe: bool) -> Held:
     if _by_rows(job):
         over = {"common": lay.shards, "experts": lay.expert_shards, "spread": lay.spread_shards}
         for kind, rows, columns in _matrices(job, moe):
-            if rows % over[kind]:
+            if rows % over[kind] or rows * columns * job.states.weight < THRESHOLD:
                 rest[kind] += rows * columns
     return Held(common - rest["common"], experts - rest["experts"], spread - rest["spread"], sum(rest.values()))
 
@@ -97,8 +100,12 @@ def _head(job: Job, stage: int) -> Held:
         found += parameters.Parameters(vocabulary=d.vocab * d.hidden)
     spread = found.spread(lay)
     count = found.per_rank(lay) - spread
+    if not _by_rows(job):
+        return Held(common=count, spread=spread)
     rows = d.vocab / (lay.tensor_parallel if lay.split_vocabulary else 1)
-    return Held(whole=count, spread=spread) if _by_rows(job) and rows % lay.shards else Held(common=count, spread=spread)
+    vectors = float(found.copied)  # the final norm
+    matrix = count + spread - vectors
+    return Held(whole=matrix + vectors) if rows % lay.shards else Held(common=matrix, whole=vectors)
 
 
 def _by_rows(job: Job) -> bool:
@@ -114,9 +121,14 @@ def _matrices(job: Job, moe: bool) -> Iterator[tuple[str, float, float]]:
     whole = "common" if lay.expert_tensor else "spread"
     if d.latent:
         latent = d.latent
-        yield whole, latent.query_rank, hidden
-        yield whole, latent.key_rank + latent.position, hidden
-        yield "common", query / t, latent.query_rank or hidden
+        keys = latent.key_rank + latent.position
+        if latent.concatenated:
+            yield whole, (latent.query_rank or query) + keys, hidden
+        else:
+            yield whole, latent.query_rank, hidden
+            yield whole, keys, hidden
+        if latent.query_rank or not latent.concatenated:
+            yield "common", query / t, latent.query_rank or hidden
         yield "common", d.heads * (latent.content + latent.value) / t, latent.key_rank
         yield "common", hidden, d.heads * latent.value / t
     else:
@@ -127,6 +139,9 @@ def _matrices(job: Job, moe: bool) -> Iterator[tuple[str, float, float]]:
             else [("common", (query + 2 * key) / t, hidden)]
         )
         yield "common", hidden, query / t
+    if d.norms:
+        yield from [(whole, hidden, 1.0)] * 2
+        yield whole, d.norms - 2 * hidden, 1.0
     gates = d.feed_forward_matrices - 1
     if not moe:
         # the gate beside the other matrix: one after the other in legacy models, one matrix in mcore's
@@ -138,6 +153,8 @@ def _matrices(job: Job, moe: bool) -> Iterator[tuple[str, float, float]]:
     experts = d.experts / lay.expert_parallel / (t if lay.expert_tensor else 1)
     yield "experts", experts * hidden, gates * d.expert_width
     yield "experts", experts * d.expert_width, hidden
+    if d.router:
+        yield whole, d.experts, hidden
     if d.shared_width:
         yield whole, gates * d.shared_width, hidden
         yield whole, hidden, d.shared_width

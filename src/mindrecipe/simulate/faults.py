@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from mindrecipe.config.findings import Finding
 from mindrecipe.measure.outcome import RankError
@@ -77,7 +78,8 @@ _KNOWN = (
     ),
     _Known(
         "simulate.micro_batches",
-        r"(?:MicroBatch num must be larger or equal than StageNum|size of micro_batch must be greater than or equal to stage_num)",
+        r"(?:MicroBatch num must be larger or equal than StageNum|size of micro_batch must be greater than or equal to stage_num"
+        r"|batch data must be split into micro batch)",
         ("parallel.micro_batch_num", "parallel.pipeline_stage"),
         "a pipeline needs at least one micro batch a stage (MindSpore's pipeline scheduler)",
         "parallel.micro_batch_num at least parallel.pipeline_stage, better four times as many",
@@ -97,6 +99,13 @@ _KNOWN = (
         "a parallel.pipeline_stage that divides the number of devices",
     ),
     _Known(
+        "simulate.layers",
+        r"sum of `offset` \((?P<sum>-?\d+)\) should equal to remainder of `num_layers`",
+        ("model.offset", "model.num_layers", "parallel.pipeline_stage"),
+        "the stages must hold all layers: what does not divide is in model.offset, and its sum is {sum} (LlamaForCausalLM)",
+        "a model.offset of pipeline_stage numbers whose sum is what num_layers leaves over",
+    ),
+    _Known(
         "simulate.sizes",
         r"should be equal to device_num",
         ("parallel.data_parallel", "parallel.model_parallel", "parallel.context_parallel", "parallel.pipeline_stage"),
@@ -109,6 +118,27 @@ _KNOWN = (
         ("parallel.ulysses_degree_in_cp", "parallel.context_parallel"),
         "the Ulysses part is a factor of context parallelism",
         "a parallel.ulysses_degree_in_cp that divides parallel.context_parallel",
+    ),
+    _Known(
+        "simulate.context_parallel_heads",
+        r"need cp \* mp <= attention head",
+        ("parallel.context_parallel", "parallel.model_parallel", "model.num_heads"),
+        "Ulysses and tensor parallelism both share the heads of attention (mindformers check_rules)",
+        "context_parallel x model_parallel at most the heads, or parallel.context_parallel_algo=colossalai_cp",
+    ),
+    _Known(
+        "simulate.context_parallel_flash",
+        r"context_parallel is only available for flash attention",
+        ("model.use_flash_attention", "parallel.context_parallel"),
+        "only flash attention computes a part of a sequence (mindformers check_rules)",
+        "model.use_flash_attention=true",
+    ),
+    _Known(
+        "simulate.recompute_stages",
+        r"should be equal or less than pipeline_stage number",
+        ("recompute.layers", "recompute.patterns", "parallel.pipeline_stage"),
+        "layers that are computed again are counted for each stage (mindformers check_rules)",
+        "as many numbers as parallel.pipeline_stage",
     ),
     _Known(
         "simulate.recompute_slice",
@@ -149,8 +179,14 @@ _KNOWN = (
 
 
 def explained(error: RankError) -> Finding | None:
-    """The fault that ``error`` is, in our terms; None where it is not one we know."""
-    text = f"{error.message}\n{_exception_text(error.traceback or '')}"
+    """The fault that ``error`` is, in our terms; None where it is not one we know.
+
+    MindSpore's exception may only say which operator failed ("Failure:operator RmsNorm init failed"), and its log why.
+    """
+    return _told(error, f"{error.message}\n{_exception_text(error.traceback or '')}") or _told(error, _logged(Path(error.log)))
+
+
+def _told(error: RankError, text: str) -> Finding | None:
     for known in _KNOWN:
         found = re.search(known.pattern, text)
         if found is not None:
@@ -165,6 +201,14 @@ def explained(error: RankError) -> Finding | None:
                 mend=f"{known.mend.format(**groups)} ({', '.join(known.keys)})",
             )
     return None
+
+
+def _logged(log: Path) -> str:
+    """What MindSpore's own code logged as errors, a line each, without time and place."""
+    if not log.is_file():
+        return ""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    return "\n".join(re.findall(r"^\[ERROR\] (?!ME\()[^\n]*?\] \w+\] ([^\n]*)$", text, flags=re.MULTILINE))
 
 
 def _exception_text(traceback: str) -> str:
