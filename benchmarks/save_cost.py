@@ -1,6 +1,6 @@
 """What saving costs a training: the stall of one checkpoint, and what the steps after it take longer, synchronous and asynchronous.
 
-    python benchmarks/save_cost.py [--pairs 12] [--every 8] [overrides of train]
+    python benchmarks/save_cost.py [--pairs 10] [--every 6] [overrides of train]
 
 One run, whose saves are in turns synchronous and in the background (alternate_saves.py): each pair meets the same machine within
 seconds. A stall is the time that the saving callback held a step up (``checkpoint_time`` in metrics.jsonl). What is written beside the
@@ -23,7 +23,7 @@ from mindrecipe.checkpoints.find import find
 from mindrecipe.measure.record import StepRecord, read_steps
 
 #: many weights and little to compute: most of them are a vocabulary's
-LARGE = ["+model=llama2_tiny", "model.hidden_size=512", "model.num_heads=8", "model.num_layers=1", "model.intermediate_size=null"]
+LARGE = ["+model=llama2_tiny", "model.hidden_size=256", "model.num_heads=4", "model.num_layers=1", "model.intermediate_size=null"]
 LARGE += ["model.vocab_size=24000", "model.seq_length=64", "dataset.batch_size=1", "dataset.tokenizer=bytes"]
 HERE = Path(__file__).parent
 
@@ -51,8 +51,8 @@ def told(name: str, synchronous: list[float], asynchronous: list[float]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--pairs", type=int, default=12)
-    parser.add_argument("--every", type=int, default=8)
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--every", type=int, default=6)
     parser.add_argument("overrides", nargs="*", default=LARGE)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="save-cost-") as place:

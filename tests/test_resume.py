@@ -374,6 +374,18 @@ def test_what_does_not_fit_is_refused(here: Path, overrides: tuple[str, ...], sa
     assert says in told.value.what and mend in (told.value.mend or "")
 
 
+def test_more_ranks_than_have_saved(here: Path) -> None:
+    saved(ready(), here / "old", 10)
+    two = ("parallel=data", "launch.workers=2", "checkpoint.resume=old/checkpoint/rank_0/x_rank_0-1_10.ckpt")
+    with pytest.raises(UserError, match="ranks 1 -> 2"):
+        decide(ready(*two).derived)
+    assert decide(ready(*two, "checkpoint.strict=false").derived).resume is not None
+    (here / "old/config.yaml").unlink()  # another program's
+    with pytest.raises(UserError, match="saved by 1 ranks, and 2 are to go on from it") as told:
+        decide(ready(*two).derived)
+    assert "checkpoint.strict=false" in (told.value.mend or "")
+
+
 def test_other_data_is_refused(here: Path) -> None:
     saved(ready(), here / "old", 10)
     with pytest.raises(UserError, match="data set f -> g"):

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -206,3 +207,22 @@ def test_outputs() -> None:
     assert StepOutputs.of((*full, "something of a user's own cell")) == (3.0, True, 2.0, 0.1, 0.5, None)
     assert StepOutputs.of((_Tensor([1.0, 3.0]), _Tensor(False), _Tensor(1.0), 0.1, None)) == (2.0, False, 1.0, 0.1, None, None)
     assert StepOutputs.of(_Tensor(4.0)) == (4.0, False, None, None, None, None)
+
+
+@pytest.mark.parametrize(("rank", "file"), [(1, None), (2, "a_rank_0-1_6.ckpt"), (3, "a_rank_1-1_6.ckpt")])
+def test_a_rank_without_a_file_takes_anothers(tmp_path: Path, rank: int, file: str | None) -> None:
+    """mindformers looks for rank_<own number>/<the name with it>: a link to what one of the two ranks has saved."""
+    saved = tmp_path / "old"
+    for number in (0, 1):
+        (saved / f"rank_{number}").mkdir(parents=True)
+        (saved / f"rank_{number}/a_rank_{number}-1_6.ckpt").write_text(str(number))
+    given = SimpleNamespace(load_checkpoint=str(saved), resume_training="a_rank_0-1_6.ckpt")
+    run = RunDir(path=tmp_path / "run", config={}, derived={})
+    for _ in range(2):  # an earlier attempt's link is no obstacle
+        given.load_checkpoint = str(saved)
+        load._share_replicas(given, run, Place(rank=rank, world=4, scheduler=False))
+    if file is None:
+        assert given.load_checkpoint == str(saved)
+    else:
+        link = Path(given.load_checkpoint) / f"rank_{rank}/a_rank_{rank}-1_6.ckpt"
+        assert link.resolve().name == file and link.read_text() == str(rank % 2)

@@ -7,6 +7,7 @@ its check of unknown keys.
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 from mindrecipe import traps
@@ -49,6 +50,8 @@ def load(run: RunDir, place: Place) -> Any:
         resume_asked=resume is not None,
     )
     traps.check(setting)
+    if run.config["parallel"]["mode"] == "data_parallel":
+        _share_replicas(native, run, place)
     if setting.several and not setting.legacy:
         from mindrecipe.worker import mcore_groups
 
@@ -65,6 +68,25 @@ def load(run: RunDir, place: Place) -> Any:
             raise UserError(f"watch.loss_spike=skip: the step cell {cell} can't leave an update out", mend="watch.loss_spike=roll_back")
         native.runner_wrapper.type = GATED[cell]
     return native
+
+
+def _share_replicas(native: Any, run: RunDir, place: Place) -> None:
+    """Where more ranks go on than have saved (checkpoint.strict=false): mindformers loads the file of a rank's own number, which is missing
+    here. Each file holds the whole model: a link to another's takes its place, in this rank's scratch folder.
+    """
+    name = native.resume_training
+    if not isinstance(name, str):
+        return
+    saved, own = Path(native.load_checkpoint), f"rank_{place.rank}"
+    if (saved / own).is_dir():
+        return
+    other = f"rank_{place.rank % len(list(saved.glob('rank_*')))}"
+    folder = run.scratch(place.rank) / "resume"
+    link = folder / own / name.replace("rank_0", own)
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)  # of an earlier attempt
+    link.symlink_to(saved / other / name.replace("rank_0", other))
+    native.load_checkpoint = str(folder)
 
 
 def device_target(run: RunDir) -> str:
