@@ -67,6 +67,10 @@ def test_never_raises_and_every_fault_is_a_finding(tree: dict[str, Any]) -> None
 @example("optimizer.learning_rate", math.nan)
 @example("memory.optimize_level", "OFF")
 @example("model.offset", "x")
+@example("optimizer.betas", ["0"])
+@example("profile.ranks", 2**31)
+@example("optimizer.betas", [0.5, "0,9", True])
+@example("recompute.layers", [[2, 2.5], "1"])
 def test_a_wrong_value_names_its_key_and_the_mend_is_taken(key: str, value: Any) -> None:
     config, findings = _convert(_set(key, value))
     if not findings:

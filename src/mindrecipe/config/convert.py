@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 import shlex
@@ -119,14 +120,26 @@ class _Converter:
             return [value]
         if not isinstance(value, list | tuple):
             one = isinstance(value, int | float) and not isinstance(value, bool) and reads_as(float, str(value))
-            return self.wrong_type(key, list, value, mend=f"'{key}=[{value}]'" if one else None)
-        converted = []
+            return self.wrong_type(key, list, value, mend=self.list_of(key, hint, value) if one else None)
+        converted, mended, first = [], [], len(self.findings)
         for place, item in enumerate(value):
             before = len(self.findings)
             converted.append(self.value(key, hint, item, place))
             at = self.locate(f"{key}.{place}")
             self.findings[before:] = [dataclasses.replace(finding, where=at) for finding in self.findings[before:]]
-        return _BAD if _BAD in converted else converted
+            mended.append(self.findings[-1].mend if before < len(self.findings) else f"{key}={json.dumps(converted[-1])}")
+        if _BAD not in converted:
+            return converted
+        mend = _whole_list(key, [each or "" for each in mended])
+        self.findings[first:] = [dataclasses.replace(finding, mend=mend) for finding in self.findings[first:]]
+        return _BAD
+
+    def list_of(self, key: str, hint: Any, item: Any) -> str | None:
+        """The override that gives ``item`` as a list, or what is nearest to it."""
+        first = len(self.findings)
+        self.items(key, hint, [item])
+        found, self.findings[first:] = self.findings[first:], []
+        return found[-1].mend if found else f"'{key}=[{item}]'"
 
     def scalar(self, key: str, kind: type, value: Any, text: str | None) -> Any:
         if kind is bool:
@@ -186,3 +199,10 @@ class _Converter:
     def fault(self, key: str, value: Any, what: str, mend: str | None = None) -> Any:
         self.findings.append(Finding(rule="config.value", severity="error", keys=(key,), what=what, where=self.locate(key), mend=mend))
         return _BAD
+
+
+def _whole_list(key: str, mended: list[str]) -> str:
+    """The override of a list, from those of its items: as they are, or the default where an item has no mend of its own."""
+    default = example(keys.knobs()[key])
+    items = [shlex.split(each)[0].removeprefix(f"{key}=") if each.startswith("'") else each.removeprefix(f"{key}=") for each in mended]
+    return f"{key}={default}" if default in items else shlex.quote(f"{key}=[{','.join(items)}]")
