@@ -1,13 +1,18 @@
-"""What really makes a run ill, registered with mindformers through run.imports: slow data, ragged data, a rank that sleeps."""
+"""What really makes a run ill, registered with mindformers through run.imports: slow data, ragged data, a rank that sleeps,
+a host that does everything else as well."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import statistics
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from mindformers.core.callback.callback import CheckpointMonitor
 from mindformers.tools.register import MindFormerModuleType, MindFormerRegister
 from mindspore import dataset as ds
 from mindspore.train import Callback
@@ -47,3 +52,51 @@ class SleepyRank(Callback):
     def on_train_step_end(self, run_context: Any) -> None:
         if os.environ.get("RANK_ID") == "1":
             time.sleep(0.3)
+
+
+@MindFormerRegister.register(MindFormerModuleType.CALLBACK)
+class Hindered(Callback):
+    """A neighbour takes a core; the disk takes as long as two steps to save; from step 45 on each step is followed by a sleep of four, one by
+    a sleep of a hundred and fifty; step 70 fails.
+
+    Sleeps are as long as this run's own steps: they are the same share of its time on a busy machine.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: list[float] = []
+        self.began: float | None = None
+        sooner = CheckpointMonitor.save_checkpoint
+
+        def later(monitor: Any, context: Any) -> None:
+            self.computed(context)
+            time.sleep(2 * self.usual())
+            sooner(monitor, context)
+
+        CheckpointMonitor.save_checkpoint = later
+
+    def computed(self, context: Any) -> None:
+        """The step is computed now; what comes after is no part of its time."""
+        context.net_outputs[0].asnumpy()
+        if self.began is not None:
+            self.times.append(time.perf_counter() - self.began)
+        self.began = None
+
+    def usual(self) -> float:
+        return statistics.median(self.times or [0.0])
+
+    def on_train_begin(self, run_context: Any) -> None:
+        until = "import os, time\nwhile os.getppid() == parent: time.perf_counter()"
+        subprocess.Popen([sys.executable, "-c", f"parent = {os.getpid()}\n{until}"])
+
+    def on_train_step_begin(self, run_context: Any) -> None:
+        self.began = time.perf_counter()
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        context = run_context.original_args()
+        self.computed(context)
+        step = context.cur_step_num
+        if step > 45:
+            time.sleep(max(6.0, 150 * self.usual()) if step == 60 else 4 * self.usual())
+        if step == 70:
+            raise RuntimeError("ill on purpose")

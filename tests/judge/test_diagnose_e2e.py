@@ -77,3 +77,16 @@ def test_dirty_data(tmp_path: Path) -> None:
 def test_a_tight_memory_limit(tmp_path: Path) -> None:
     found = diagnose(run(tmp_path, "model.hidden_size=1024", "dataset.batch_size=64", fails=True, memory=5 * 2**30))
     assert named(found) == ["out_of_memory"] and "dataset.batch_size" in found[0].mend
+
+
+def test_a_run_that_is_ill_in_many_ways(tmp_path: Path) -> None:
+    """No update is made, for gradients overflow; it is saved after every step; its host sleeps, stands still, gets slower and has a
+    neighbour; the device could do far more; at last it fails."""
+    scale = ("amp=O1", "amp.dtype=float16", "amp.loss_scale=fixed", "amp.loss_scale_value=1073741824", "watch.overflow_steps=1000")
+    host = ("run.imports=[ill_parts]", "native.callbacks.Hindered={}", "monitor.usage_interval=0.5", "device.peak_tflops=100")
+    saved = ("checkpoint=steps", "checkpoint.save_steps=1", "checkpoint.keep=1", "model.seq_length=32", "dataset.batch_size=1")
+    found = {each.cause: each for each in diagnose(run(tmp_path, *scale, *host, *saved, *THIN, steps=80, fails=True))}
+    assert {
+        "failed", "overflow_streaks", "loss_flat", "checkpoint_stalls", "host_bottleneck", "stalls", "drift", "noisy_machine", "low_mfu",
+    } <= set(found)  # fmt: skip
+    assert "ill on purpose" in found["failed"].what and "steps 60" in found["stalls"].evidence
