@@ -103,6 +103,7 @@ def freeze(run: Path, config: dict[str, Any], data: Path, *, ranks: int = 1, **c
         "launch": {"threads_per_worker": changes.get("threads")},
         "monitor": {"memory": True, "tensorboard": False, "rank_steps": True, "usage_interval": 0.2, "update_ratio_steps": 5},
         "profile": {"enabled": False},
+        "parallel": {"mode": "standalone" if ranks == 1 else "data_parallel"},
         "evaluate": {"at_end": changes.get("at_end", False), "max_batches": 64},
         "checkpoint": {"save_final": changes.get("save_final", True), "keep": 5},
         "watch": asdict(WatchConfig()) | changes.get("watch", {}),
