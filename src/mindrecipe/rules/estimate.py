@@ -11,6 +11,7 @@ from mindrecipe.derive import Derived
 from mindrecipe.plan.job import CannotPrice
 from mindrecipe.plan.memory import GIB, Memory, price
 from mindrecipe.plan.of_run import job_of
+from mindrecipe.rules.mesh import is_refused
 from mindrecipe.rules.registry import LARGE, TINY, Problem, rule
 
 _DOUBT = 0.15  # of the device's memory: published runs that did fit were estimated up to an eighth above it
@@ -28,7 +29,7 @@ _DOUBT = 0.15  # of the device's memory: published runs that did fit were estima
 )
 def estimate(d: Derived) -> Iterator[Problem]:
     """A rank is estimated to need more memory than the device has, by more than the estimate may be wrong."""
-    held = _held(d.config, d)
+    held = None if is_refused(d) else _held(d.config, d)
     if held is None or held.headroom >= -_DOUBT:
         return
     peak = held.peak
