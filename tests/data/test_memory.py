@@ -80,7 +80,7 @@ def ignore(progress: Progress) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "megabytes", "tokenizer"), [("large.txt", 400, "bytes"), ("large.jsonl", 400, "bytes"), ("small.txt", 24, "bpe")]
+    ("name", "megabytes", "tokenizer"), [("large.txt", 1000, "bytes"), ("large.jsonl", 200, "bytes"), ("small.txt", 24, "bpe")]
 )
 def test_a_large_file_is_built_in_bounded_memory(tmp_path: Path, cache: Path, name: str, megabytes: int, tokenizer: str) -> None:
     path = tmp_path / name

@@ -29,18 +29,15 @@ def test_loss_scaling_in_float16(tmp_path: Path) -> None:
     check([*SMALL, "amp=O2", "amp.loss_scale_window=4", "amp.loss_scale_value=4096"], tmp_path, "worker")
 
 
-@pytest.mark.parametrize("more", [[], TWO], ids=["one_rank", "two_ranks"])
-def test_in_the_middle_of_an_epoch_and_over_its_end(tmp_path: Path, more: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("more", "faults"), [([], ("worker", "sigterm")), (TWO, ("worker", "launcher", "save"))], ids=["one_rank", "two_ranks"]
+)
+def test_in_the_middle_of_an_epoch_and_over_its_end(tmp_path: Path, more: list[str], faults: tuple[str, ...]) -> None:
     """An epoch of seven or so batches, shuffled anew each time."""
     text = tmp_path / "text.txt"
     text.write_text("\n".join(f"line {number}: the {number * 7919 % 1000}th of all words\n" for number in range(120)))
     data = ["dataset=text", f"dataset.files=[{text}]", "dataset.heldout_fraction=0", "dataset.batch_size=4"]
-    check([*SMALL, *data, *more], tmp_path / "runs", "worker", "sigterm", steps=20, every=4)
-
-
-def test_two_ranks(tmp_path: Path) -> None:
-    """Besides the faults above."""
-    check([*SMALL, *TWO], tmp_path, "launcher", "save")
+    check([*SMALL, *data, *more], tmp_path / "runs", *faults, steps=20, every=4)
 
 
 def test_safetensors_of_the_mcore_architecture(tmp_path: Path) -> None:
@@ -48,7 +45,7 @@ def test_safetensors_of_the_mcore_architecture(tmp_path: Path) -> None:
 
 
 def test_saving_in_the_background(tmp_path: Path) -> None:
-    check([*SMALL, "checkpoint.async_save=true"], tmp_path, "save", "launcher")
+    check([*SMALL, "checkpoint.async_save=true"], tmp_path, "save")
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
