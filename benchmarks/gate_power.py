@@ -58,7 +58,9 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="judge what that file has, and measure nothing")
     args = parser.parse_args()
     tolerances = thresholds.parse(())
-    fours = list(kept(args.keep)) + ([] if args.again else list(measured(args, len(list(kept(args.keep))))))
+    fours = list(kept(args.keep))
+    if not args.again:
+        fours += measured(args, len(fours))
 
     def streams(kind: Sequence[tuple[int, int]]) -> list[list[Comparison]]:
         return [[compare(four[a], four[b], tolerances, despite=DESPITE, paired=True) for four in fours] for a, b in kind]

@@ -46,7 +46,6 @@ DIMENSIONS: dict[str, str] = {
     "pipeline_interleave": "parallel",
 }
 _NEEDED = ("num_layers", "hidden_size", "num_heads", "vocab_size")
-_EXPERTS = ("num_experts", "n_routed_experts", "expert_num")
 
 
 def complete(model: ModelConfig) -> ModelConfig:
@@ -61,7 +60,7 @@ def parameters(model: ModelConfig) -> int:
     heads, kv_heads, head_dim = dims_of_attention(model)
     attention = model.hidden_size * head_dim * (2 * heads + 2 * kv_heads)
     matrices = _matrices(model)
-    experts = next((_count(model.extra.get(key)) for key in _EXPERTS if key in model.extra), 0)
+    experts = next((_count(model.extra.get(key)) for key in mcore.EXPERTS if key in model.extra), 0)
     width = _count(model.extra.get("moe_intermediate_size")) if experts else 0
     feed_forward = matrices * model.hidden_size * (experts * width if width else feed_forward_of(model))
     embeddings = model.vocab_size * model.hidden_size * (1 if model.tie_word_embeddings else 2)
@@ -83,7 +82,7 @@ def flops(model: ModelConfig) -> float | None:
 
     None for experts as well: how many of them see a token is the router's own matter; and for latent attention.
     """
-    if any(key not in model.keys for key in _NEEDED) or any(_count(model.extra.get(key)) > 1 for key in (*_EXPERTS, "kv_lora_rank")):
+    if any(key not in model.keys for key in _NEEDED) or any(_count(model.extra.get(key)) > 1 for key in (*mcore.EXPERTS, "kv_lora_rank")):
         return None
     not_there = (3 - _matrices(model)) * model.num_layers * model.hidden_size * feed_forward_of(model)
     return flops_per_token(model) - 6.0 * not_there

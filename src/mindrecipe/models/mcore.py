@@ -12,8 +12,10 @@ from typing import Any
 from mindrecipe.config.schema import ModelConfig
 from mindrecipe.models.family import dims_of_attention, feed_forward_of
 
-_EXPERTS = ("num_experts", "n_routed_experts", "num_moe_experts", "expert_num")
-_VISITED = ("num_experts_per_tok", "moe_router_topk", "num_experts_chosen")
+#: keys of a model_config that number the experts of a layer, and those that a token visits
+#: (parallel_core/transformer_config_utils.py)
+EXPERTS = ("num_experts", "n_routed_experts", "num_moe_experts", "expert_num")
+VISITED = ("num_experts_per_tok", "moe_router_topk", "num_experts_chosen")
 _WIDTH = ("moe_intermediate_size", "moe_ffn_hidden_size")
 _PREDICTED = ("num_nextn_predict_layers", "mtp_num_layers")
 _SHARED = ("n_shared_experts", "shared_expert_num")
@@ -103,7 +105,7 @@ def parts_of(model: ModelConfig) -> Parts:
     normed = kind in _NORMED or bool(extra.get("qk_layernorm") or extra.get("use_qk_norm"))
     head_dim = dims_of_attention(model)[2]
     norms = (latent.query_rank + latent.key_rank if latent else 2 * head_dim) if normed else 0
-    experts = _first(extra, _EXPERTS)
+    experts = _first(extra, EXPERTS)
     predicted = _first(extra, _PREDICTED)
     if not experts:
         return Parts(latent=latent, norms=norms, predicted=predicted)
@@ -112,7 +114,7 @@ def parts_of(model: ModelConfig) -> Parts:
     return Parts(
         latent=latent,
         experts=experts,
-        visited=_first(extra, _VISITED) or min(2, experts),
+        visited=_first(extra, VISITED) or min(2, experts),
         expert_width=width,
         shared_width=shared,
         shared_gate=bool(shared and extra.get("use_shared_expert_gating")),

@@ -172,6 +172,8 @@ def _listed(counts: list[int]) -> str:
 
 def _fewer_shards(job: Job) -> tuple[int, float] | None:
     """A size of the groups that share a weight which leaves less on a rank than all replicas do, and the bytes it saves."""
+    if not job.states.weights_follow:
+        return None
 
     def held(size: int | None) -> float:
         fewer = replace(job, layout=replace(job.layout, shard_size=size))
@@ -179,7 +181,7 @@ def _fewer_shards(job: Job) -> tuple[int, float] | None:
 
     now = held(job.layout.shard_size)
     best = min(((held(size), -size) for size in divisors(job.layout.data_parallel)[1:]), default=None)
-    return (-best[1], now - best[0]) if best and job.states.weights_follow and best[0] < (1 - WORTH_BYTES) * now else None
+    return (-best[1], now - best[0]) if best and best[0] < (1 - WORTH_BYTES) * now else None
 
 
 def _sharding(job: Job) -> Advice | None:

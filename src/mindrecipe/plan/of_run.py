@@ -21,8 +21,6 @@ from mindrecipe.plan.job import CannotPrice, Dimensions, Job, Layout, Policy, Re
 from mindrecipe.plan.offsets import layers_of_stages
 
 _SCHEDULES: dict[str | None, Schedule] = {None: "1f1b", "1f1b": "1f1b", "gpipe": "gpipe", "zero_bubble_v": "zero_bubble_v"}
-_EXPERTS = ("num_experts", "n_routed_experts", "expert_num")
-_VISITED = ("num_experts_per_tok", "moe_router_topk", "num_experts_chosen")
 #: keys of a legacy model_config -> a part of the model that its parameters and activations are not counted for
 _UNCOUNTED = {
     "kv_lora_rank": "latent attention",
@@ -46,8 +44,8 @@ def job_of(config: RunConfig, family: Family, hardware: Hardware, devices: int) 
         peak_half_tflops=config.device.peak_tflops or hardware.peak_half_tflops,
         devices_per_node=config.launch.devices_per_node or hardware.devices_per_node,
     )
-    layout, mcore = _layout(config, devices), family.architecture == "mcore"
-    layout = dataclasses.replace(layout, table_over_context=family.name == "llama", expert_tensor=not mcore)
+    layout, legacy = _layout(config, devices), family.architecture != "mcore"
+    layout = dataclasses.replace(layout, table_over_context=family.name == "llama", expert_tensor=legacy)
     return Job(
         dims=dimensions(config.model, family),
         device=device,
@@ -58,7 +56,7 @@ def job_of(config: RunConfig, family: Family, hardware: Hardware, devices: int) 
         ),
         recompute=recompute_of(config.recompute, family, bool(config.model.use_flash_attention), config.parallel.pipeline_interleave),
         compute=config.amp.compute_dtype or "float32",
-        framework=_mcore(config.model) if mcore else MINDSPORE,
+        framework=MINDSPORE if legacy else _mcore(config.model),
     )
 
 
@@ -87,10 +85,10 @@ def dimensions(model: ModelConfig, family: Family) -> Dimensions:
     if custom and not family.parameters(model):
         raise CannotPrice("model.keys does not tell num_layers, hidden_size, num_heads and vocab_size of this custom model")
     gated = not (custom and re.search("GPT2|Pangu", str(extra.get("type", ""))))
-    experts = next((extra[key] for key in _EXPERTS if isinstance(extra.get(key), int) and extra[key] > 0), 0) if custom else 0
+    experts = next((extra[key] for key in mcore.EXPERTS if isinstance(extra.get(key), int) and extra[key] > 0), 0) if custom else 0
     width = extra.get("moe_intermediate_size") or feed_forward_of(model)
     norms = 0 if custom else 2 * model.hidden_size + (2 * head_dim if model.family == "qwen3" else 0)
-    visited = next((extra[key] for key in _VISITED if isinstance(extra.get(key), int)), min(2, experts))
+    visited = next((extra[key] for key in mcore.VISITED if isinstance(extra.get(key), int)), min(2, experts))
     return Dimensions(
         layers=model.num_layers,
         hidden=model.hidden_size,

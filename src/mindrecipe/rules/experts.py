@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from mindrecipe.derive import Derived
 from mindrecipe.derive.mesh import SHARDED
+from mindrecipe.models import mcore
 from mindrecipe.rules.mesh import divisor_near, is_refused
 from mindrecipe.rules.registry import Problem, rule
 
-#: names of the number of experts in model_config (parallel_core/transformer_config_utils.py)
-_EXPERTS = ("num_experts", "n_routed_experts", "num_moe_experts", "expert_num")
 #: a mixture of experts of mcore, and a legacy one
 MCORE = "model=custom run.name=mine model.architecture=mcore parallel=semi_auto model.extra.num_experts=8"
 LEGACY = "model=custom run.name=mine parallel=semi_auto native.moe_config.expert_num=8"
@@ -20,7 +19,7 @@ def experts_of(d: Derived) -> int | None:
     """Experts of each layer; None for a dense model, and where it is not told in a name that mindformers reads."""
     given = d.config.native.get("moe_config")
     legacy = given.get("expert_num") if isinstance(given, Mapping) and d.family.architecture == "legacy" else None
-    values = [legacy, *(d.config.model.extra.get(key) for key in _EXPERTS if d.family.name.startswith("custom"))]
+    values = [legacy, *(d.config.model.extra.get(key) for key in mcore.EXPERTS if d.family.name.startswith("custom"))]
     return next((value for value in values if isinstance(value, int) and value > 1), None)
 
 
