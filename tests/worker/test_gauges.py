@@ -12,7 +12,7 @@ import pytest
 
 from mindrecipe.measure.record import Usage
 from mindrecipe.worker import usage
-from mindrecipe.worker.gauges import UpdateRatio, group_norms, group_of
+from mindrecipe.worker.gauges import GroupNorms, UpdateRatio, group_of
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_groups_are_layers_and_the_modules_outside_of_them(name: str, group: str
 
 def test_the_norm_of_a_group_is_that_of_all_its_parameters() -> None:
     names = ["model.layers.0.a.weight", "lm_head.weight", "model.layers.0.b.weight"]
-    assert group_norms(names, [9.0, 4.0, 16.0]) == {"layers.0": 5.0, "lm_head": 2.0}
+    assert GroupNorms(names)(np.array([9.0, 4.0, 16.0], np.float32)) == {"layers.0": 5.0, "lm_head": 2.0}
 
 
 class Weight:

@@ -17,8 +17,9 @@ SCRIPT = """
 import json
 from types import SimpleNamespace as Object
 from unittest.mock import Mock
-from mindrecipe.worker.callback import Scale, StepEnd, StepStart
+from mindrecipe.worker.callback import StepEnd, StepStart
 from mindrecipe.worker.gauges import Gauges
+from mindrecipe.worker.scale import Scale
 
 now = [0.0]
 import mindrecipe.worker.callback as module

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+_encode = json.JSONEncoder(allow_nan=False).encode
 PHASES = ("start", "import", "build", "compile", "train", "alarm", "save", "checkpoint", "evaluate", "done", "stopped", "error")
 
 
@@ -110,7 +111,11 @@ def event(phase: str, rank: int, pid: int, **detail: Any) -> Event:
 
 def to_line(record: StepRecord | RankStep | Usage | Event) -> str:
     """One JSON line; NaN and infinities become null's honest neighbours, the strings "nan", "inf", "-inf"."""
-    return json.dumps({name: _plain(getattr(record, name)) for name in record.__dataclass_fields__}, allow_nan=False) + "\n"
+    values = {name: getattr(record, name) for name in record.__dataclass_fields__}
+    try:
+        return _encode(values) + "\n"
+    except ValueError:  # a number of this step is none: rare, and this is done at every step
+        return _encode(_plain(values)) + "\n"
 
 
 def step_from_line(line: str) -> StepRecord:

@@ -8,53 +8,23 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from mindformers.core.callback.callback import CheckpointMonitor
 from mindspore.train import Callback
 
 from mindrecipe.measure.record import RankStep, StepRecord
-from mindrecipe.worker.gauges import Gauges, UpdateRatio, group_norms
+from mindrecipe.worker.gauges import Gauges, GroupNorms, UpdateRatio
 from mindrecipe.worker.journal import Journal
 from mindrecipe.worker.keeper import Keeper
 from mindrecipe.worker.loss import Agreement
 from mindrecipe.worker.outputs import StepOutputs
+from mindrecipe.worker.scale import Scale
 from mindrecipe.worker.stopping import StopRequest
 from mindrecipe.worker.verdict import Verdict
 from mindrecipe.worker.watch import Watch, act
 
 _clock = time.perf_counter
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """What turns a step's time into rates.
-
-    ``tokens`` of one step of the whole job; ``flops`` of that step on one device (model FLOPs); ``recomputed`` FLOPs a model FLOP that
-    recomputation makes the device do in all, None where that is not known; ``peak`` FLOP/s of one device, None where unknown;
-    ``steps_per_epoch``, None where unknown; ``first`` steps done before this process (a resume).
-    """
-
-    tokens: int
-    flops: float | None
-    recomputed: float | None
-    peak: float | None
-    steps_per_epoch: int | None
-    first: int
-
-    @classmethod
-    def of(cls, derived: dict[str, Any], first: int) -> Scale:
-        """From the ``derived`` section of lock.json."""
-        tokens, per_token = int(derived["tokens_per_step"]), derived["flops_per_token"]
-        return cls(
-            tokens=tokens,
-            flops=per_token * tokens / int(derived["device_num"]) if per_token is not None else None,
-            recomputed=derived.get("recomputed_flops"),
-            peak=derived.get("peak_flops"),
-            steps_per_epoch=derived.get("steps_per_epoch"),
-            first=first,
-        )
 
 
 class StepStart(Callback):
@@ -145,6 +115,7 @@ class StepEnd(Callback):
         self._memory = gauges.memory
         self._updates = UpdateRatio(gauges.update_ratio_steps)
         self._weights: list[Any] = []
+        self._group_norms = GroupNorms(())
         self.saving: Lap | None = None
         self._cpu = time.process_time()
         self._watch = watch
@@ -152,12 +123,15 @@ class StepEnd(Callback):
         self._keeper = keeper
         self._compiled = False
         self.network: Any = None
+        self._gate: Any = None
         self.step = scale.first
 
     def on_train_begin(self, run_context: Any) -> None:
         """Everything is built; the first step compiles the graph."""
         self.network = run_context.original_args().train_network
         self._weights = list(getattr(getattr(self.network, "optimizer", None), "parameters", ()))
+        self._group_norms = GroupNorms([weight.name for weight in self._weights])
+        self._gate = getattr(self.network, "loss_gate", None)
         self._set_gate()
         self._journal.phase("compile")
 
@@ -177,15 +151,9 @@ class StepEnd(Callback):
         now = _clock()
         record = self._record(outputs, loss, arguments.cur_epoch_num, now, waited, ratio, steps=self.step - before)
         self._journal.step(record)
-        self._journal.rank_step(
-            RankStep(
-                step=self.step,
-                time=time.time(),
-                data_time=record.data_time,
-                compute_time=record.compute_time,
-                other_time=record.other_time,
-            )
-        )
+        if self._journal.tells_rank_steps:
+            data, compute, other = record.data_time, record.compute_time, record.other_time
+            self._journal.rank_step(RankStep(step=self.step, time=time.time(), data_time=data, compute_time=compute, other_time=other))
         if not self._compiled:
             self._compiled = True
             self._stop.arm()
@@ -212,9 +180,8 @@ class StepEnd(Callback):
 
     def _set_gate(self) -> None:
         """On rank 0 of a run whose step cell has a gate (loss_gate.py): its limit for the next step."""
-        gate = getattr(self.network, "loss_gate", None)
-        if gate is not None and self._watch is not None:
-            gate.set_limit(self._watch.loss_limit)
+        if self._gate is not None and self._watch is not None:
+            self._gate.set_limit(self._watch.loss_limit)
 
     def on_train_end(self, run_context: Any) -> None:
         """mindformers may have saved once more when training ended."""
@@ -234,7 +201,6 @@ class StepEnd(Callback):
         start, scale = self._start, self._scale
         took = (now - start.ended) / steps
         flops = scale.flops / took if scale.flops is not None else None
-        names = [weight.name for weight in self._weights]
         cpu_before, self._cpu = self._cpu, time.process_time()
         return StepRecord(
             step=self.step,
@@ -256,7 +222,7 @@ class StepEnd(Callback):
             hfu=flops * scale.recomputed / scale.peak if flops is not None and scale.peak and scale.recomputed else None,
             checkpoint_time=self.saving.took / steps if self.saving is not None else 0.0,
             cpu_time=(self._cpu - cpu_before) / steps,
-            grad_groups=None if outputs.square_sums is None else group_norms(names, outputs.square_sums),
+            grad_groups=None if outputs.square_sums is None else self._group_norms(outputs.square_sums),
             update_ratio=update_ratio,
             profiled=self.step in self._profiled,
         )

@@ -29,12 +29,18 @@ def group_of(parameter: str) -> str:
     return modules[-1] if modules else parameter
 
 
-def group_norms(names: Sequence[str], square_sums: Sequence[float]) -> dict[str, float]:
-    """Norm of each group, from the sum of squares of each parameter's gradient; groups in the order of their first parameter."""
-    sums: dict[str, float] = {}
-    for name, square in zip(names, square_sums, strict=True):
-        sums[group_of(name)] = sums.get(group_of(name), 0.0) + float(square)
-    return {group: float(np.sqrt(square)) for group, square in sums.items()}
+class GroupNorms:
+    """Norm of each group of ``names``' gradients; groups in the order of their first parameter."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        groups = [group_of(name) for name in names]
+        self._groups = list(dict.fromkeys(groups))
+        self._places = np.array([self._groups.index(group) for group in groups], np.intp)
+
+    def __call__(self, square_sums: Any) -> dict[str, float]:
+        """From the sum of squares of each parameter's gradient, as many as there are names (else ValueError)."""
+        sums = np.bincount(self._places, weights=square_sums, minlength=len(self._groups))
+        return dict(zip(self._groups, np.sqrt(sums).tolist(), strict=True))
 
 
 class UpdateRatio:

@@ -51,6 +51,11 @@ class Journal:
         if self.also is not None:
             self.also(record)
 
+    @property
+    def tells_rank_steps(self) -> bool:
+        """Whether this rank writes its own step times."""
+        return self._rank_steps is not None
+
     def rank_step(self, record: RankStep) -> None:
         """One step as this rank saw it."""
         if self._rank_steps is not None:

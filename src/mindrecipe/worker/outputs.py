@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import mindspore as ms
 import numpy as np
 
 
 class StepOutputs(NamedTuple):
     """Of one rank. ``loss`` as the network returned it; ``grad_norm`` is None without clipping, which is what computes it;
-    ``square_sums`` of each parameter's gradient where the cell has ``local_norm`` on."""
+    ``square_sums`` of each parameter's gradient (an array) where the cell has ``local_norm`` on, else None."""
 
     loss: float
     overflow: bool
     loss_scale: float | None
     lr: float | None
     grad_norm: float | None
-    square_sums: tuple[float, ...] | None = None
+    square_sums: Any = None
 
     @classmethod
     def of(cls, outputs: Any) -> StepOutputs:
@@ -33,10 +34,11 @@ class StepOutputs(NamedTuple):
             loss_scale=None if scale is None else _number(scale),
             lr=None if lr is None else _number(lr),
             grad_norm=None if norm is None else _number(norm),
-            square_sums=None if squares is None else tuple(map(float, squares.asnumpy())),
+            square_sums=None if squares is None else squares.asnumpy(),
         )
 
 
 def _number(value: Any) -> float:
-    array = np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value)
-    return float(array.item() if array.size == 1 else array.mean(dtype=np.float64))
+    if isinstance(value, ms.Tensor) and value.size == 1:
+        return float(value.item())  # a thirtieth of the way over numpy, five times a step
+    return float(np.mean(value.asnumpy() if hasattr(value, "asnumpy") else value, dtype=np.float64))

@@ -66,11 +66,12 @@ def _put_callbacks_round(task: Any, run: RunDir, place: Place, journal: Journal,
     """Ours first and last, whatever mindformers' own order is. They are made when it asks: only then is the run's start known."""
     from mindformers.core.callback.callback import CheckpointMonitor
 
-    from mindrecipe.worker.callback import Lap, Scale, StepEnd, StepStart
+    from mindrecipe.worker.callback import Lap, StepEnd, StepStart
     from mindrecipe.worker.gauges import Gauges
     from mindrecipe.worker.keeper import Keeper
     from mindrecipe.worker.loss import Agreement, LossShape
     from mindrecipe.worker.memory import gauge
+    from mindrecipe.worker.scale import Scale
     from mindrecipe.worker.verdict import Verdict
     from mindrecipe.worker.watch import Watch
 

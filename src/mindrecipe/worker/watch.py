@@ -49,15 +49,9 @@ class Spike:
         self._values: deque[float] = deque(maxlen=window)
         self._enough = max(5, window // 5)
         self._high = False
-
-    @property
-    def limit(self) -> float:
-        """The largest value that is no spike, a float32; infinite as long as too few are known."""
-        return float(np.float32(self._factor * self._median))
-
-    @property
-    def _median(self) -> float:
-        return statistics.median(self._values) if len(self._values) >= self._enough else math.inf
+        self._median = math.inf  # as long as too few are known
+        #: the largest value that is no spike, a float32
+        self.limit = math.inf
 
     def look(self, value: float | None, *, each: bool = False) -> float | None:
         """How many times the median ``value`` is, where that is a new spike (``each``: any spike). Spikes do not move the median."""
@@ -66,6 +60,9 @@ class Spike:
         if value <= self.limit:
             self._values.append(value)
             self._high = False
+            if len(self._values) >= self._enough:
+                self._median = statistics.median(self._values)
+                self.limit = float(np.float32(self._factor * self._median))
             return None
         known, self._high = self._high, True
         return None if known and not each else value / self._median
