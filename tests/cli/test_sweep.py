@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,18 @@ def test_the_held_out_loss_comes_first_and_a_run_without_any_has_none(tmp_path: 
     assert train.objective(run) == 3.5
     summary.unlink()
     assert math.isnan(train.objective(run))
+
+
+def test_jobs_side_by_side(tmp_path: Path) -> None:
+    """Another launcher of Hydra's: its jobs are pickled, run in processes of its own, and the worst exit code is the sweep's."""
+    train_program = Path(sys.executable).parent / "train"
+
+    def sweep(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(train_program), "+model=llama2_tiny", "launch.dry_run=true", *words, "hydra/launcher=joblib", "--multirun"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    both = sweep("schedule.total_steps=8,9")
+    assert both.returncode == 0, both.stderr
+    assert both.stdout.count("all checks have passed") == 2
+    one = sweep("model.num_heads=8,7")
+    assert one.returncode == 2 and "[model.heads]" in one.stderr and "Traceback" not in one.stderr
