@@ -158,9 +158,7 @@ def evaluations(a: Measured, b: Measured, tolerances: Tolerances) -> list[Metric
     steps = [run.evaluation.get("step") for run in (a, b)]
     lasts = [max(run.losses, default=None) for run in (a, b)]
     if steps[0] != steps[1] and steps != lasts:
-        told = (
-            f"of step {steps[0]} in A (whose last is {lasts[0]}), of step {steps[1]} in B ({lasts[1]}): `mindrecipe evaluate` --checkpoint"
-        )
+        told = f"of step {steps[0]} of {lasts[0]} in A, {steps[1]} of {lasts[1]} in B: `mindrecipe evaluate` both alike"
         loss = replace(loss, verdict="unclear", note=told)
     return [loss, *timed, once("evaluation_memory", left["memory_bytes"], right["memory_bytes"], tolerances)]
 

@@ -1,5 +1,5 @@
-"""Tables as text: a rich table on a terminal, tab-separated in a pipe; Markdown for files, and numbers in base units for programs (CSV, JSON).
-Figures of a comparison in words."""
+"""Tables as text: a rich table on a terminal, tab-separated in a pipe; Markdown for files. Numbers in base units for programs:
+CSV and JSON. Figures of a comparison in words."""
 
 from __future__ import annotations
 

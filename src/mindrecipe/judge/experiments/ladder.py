@@ -54,7 +54,7 @@ class Rung:
 
 def variables(vary: str) -> dict[str, list[str]]:
     """ "amp=O0,O2; recompute=none,attention" -> the values of each, the baseline's first. UserError for what is none."""
-    found = {}
+    found: dict[str, list[str]] = {}
     for part in filter(None, (part.strip() for part in vary.split(";"))):
         values = values_of(part)
         if values is None:
