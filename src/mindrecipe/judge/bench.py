@@ -76,7 +76,19 @@ def rounds(
                 part.write_text(json.dumps(raw) + "\n", encoding="utf-8")
                 part.rename(kept)
             found.append(Benched(*(Measured.from_dict(raw[side]) for side in "ab")))
+    _require_one(folder, found)
     return found
+
+
+def _require_one(folder: Path, found: Sequence[Benched]) -> None:
+    """UserError where a recipe was edited between two rounds."""
+    hashes = [(each.a.identity.config_hash, each.b.identity.config_hash) for each in found]
+    for number, other in enumerate(hashes, 1):
+        if other != hashes[0]:
+            raise UserError(
+                f"in round {number} the words made another configuration than in round 1: a recipe was edited while {folder} was measured",
+                mend="the same command again: it measures anew what was of the earlier one",
+            )
 
 
 def _kept(
