@@ -26,7 +26,7 @@ def table(folder: Path) -> list[dict[str, str]]:
 
 
 def test_bench(tmp_path: Path) -> None:
-    done = mindrecipe(tmp_path, "bench", " ".join(SMALL), " ".join([*SMALL, "model.num_layers=8"]), *TURNS, "-o", "out", "--json")
+    done = mindrecipe(tmp_path, "bench", " ".join(SMALL), " ".join([*SMALL, "model.num_layers=4"]), *TURNS, "-o", "out", "--json")
     assert done.returncode == 1, done.stderr[-2000:]
     told = json.loads(done.stdout)
     metrics = {metric["name"]: metric for metric in told["metrics"]}
