@@ -28,8 +28,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mindrecipe.judge import bench, thresholds
-from mindrecipe.judge.compare import DESPITE, Comparison, compare, plain
-from mindrecipe.judge.measured import Measured
+from mindrecipe.judge.compare import DESPITE, Comparison, compare
+from mindrecipe.judge.measured import Measured, plain
 from mindrecipe.judge.rounds import TIMES, together
 
 RECIPE = ("+model=llama2_tiny", "model.num_layers=1", "dataset.batch_size=4", "evaluate=off", "checkpoint=off", "run.imports=[gate_parts]")

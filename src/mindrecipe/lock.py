@@ -42,6 +42,11 @@ def lock(derived: Derived, machine: Machine, overrides: tuple[str, ...], choices
     }
 
 
+def versions() -> dict[str, str | None]:
+    """What may make another run of the same configuration: packages, Python, toolkit and driver."""
+    return {**{name: _version(name) for name in _PACKAGES}, "python": sys.version.split()[0], **toolkit_versions()}
+
+
 def _facts(machine: Machine) -> dict[str, Any]:
     facts = asdict(machine)
     del facts["surroundings"]  # answers questions, and holds nothing

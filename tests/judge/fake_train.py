@@ -1,4 +1,4 @@
-"""Stands in for `train`: a run directory with real times of steps that only compute. Words: fake.slow, fake.fail, fake.memory."""
+"""Stands in for `train`: a run directory with real times of steps that only compute. Words: fake.slow, fake.fail, fake.memory, fake.deaf."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ TOKENS = 1024
 
 
 def main() -> int:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job is born deaf to it
     words = {key.lstrip("+"): value for key, _, value in (word.partition("=") for word in sys.argv[1:])}
+    if words.get("fake.deaf") == "true":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if words.get("fake.fail") == "true":
         print("error: this word can't be\n  mend: another word")
         return 2

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mindrecipe.errors import UserError
-from mindrecipe.judge import bench, thresholds, training
+from mindrecipe.judge import bench, identity, thresholds, training
 from mindrecipe.judge.bench import Benched
 from mindrecipe.judge.compare import DESPITE, compare
 from mindrecipe.judge.experiments import cells, grid, ladder, scale
@@ -31,6 +31,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "COMMAND", (sys.executable, str(FAKE)))
     for verb in ("bench", "grid", "ladder", "scale"):  # the stand-in's words are none of a recipe
         monkeypatch.setattr(f"mindrecipe.cli.{verb}.require_readable", lambda trainings: None)
+    monkeypatch.setattr(identity, "identity_of", lambda words: {"config": "one", "versions": {"mindrecipe": "1"}})
     monkeypatch.setenv("PYTHONPATH", f"{FAKE.parents[2] / 'src'}:{FAKE.parent}")
 
 
@@ -226,5 +227,5 @@ def test_words_of_a_side() -> None:
 def test_a_rung_helps_when_something_is_better_and_nothing_worse(tmp_path: Path) -> None:
     (found,) = bench.rounds(["x=y"], ["fake.memory=0.5"], tmp_path / "bench", count=1, pairs=5, steps=2)
     wide = {**thresholds.parse(()), "throughput": 9.0, "cpu_time": 9.0, "step_p95": 9.0}
-    assert ladder.helps(compare(found.a, found.b, wide, despite=DESPITE, only=ladder.JUDGED, paired=True))
-    assert not ladder.helps(compare(found.b, found.a, wide, despite=DESPITE, only=ladder.JUDGED, paired=True))
+    assert ladder.helps(compare(found.a, found.b, wide, despite=DESPITE, only=ladder.JUDGED, paired=True), 1)
+    assert not ladder.helps(compare(found.b, found.a, wide, despite=DESPITE, only=ladder.JUDGED, paired=True), 1)

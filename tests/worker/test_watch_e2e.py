@@ -15,6 +15,7 @@ import pytest
 from mindrecipe.checkpoints.find import find
 from mindrecipe.drill import drill
 from mindrecipe.fit import facts
+from mindrecipe.measure.record import read_steps
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 TRAIN = str(Path(sys.executable).parent / "train")
@@ -78,6 +79,8 @@ def test_a_spike_that_rolls_back_comes_again_and_ends_it(tmp_path: Path) -> None
     assert done.returncode == 1, done.stdout
     attempts = [json.loads(line) for line in (tmp_path / "run/attempts.jsonl").read_text().splitlines()]
     assert [attempt["from_step"] for attempt in attempts] == [0, 18]
+    warming = [record.step for record in read_steps(tmp_path / "run/metrics.jsonl") if record.warm_up]
+    assert warming == [1, 2, 19, 20], "the second attempt compiles and warms up too"
     assert "the same end at the same step 20" in done.stdout
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,8 +14,20 @@ from mindrecipe.errors import UserError
 from mindrecipe.judge import baseline as store
 from mindrecipe.judge import tables, thresholds
 from mindrecipe.judge.recorded import open_run
+from mindrecipe.judge.tables import Column
 
 baseline = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Runs kept to compare later ones with.")
+
+_COLUMNS = (
+    Column("name", "name"),
+    Column("time", "time"),
+    Column("model", "model"),
+    Column("device", "device"),
+    Column("loss", "final_loss", partial(tables.figure, "final_loss")),
+    Column("tokens/s", "tokens_per_s", partial(tables.figure, "throughput")),
+    Column("memory", "memory_bytes", partial(tables.figure, "memory")),
+    Column("note", "note"),
+)
 
 File = Annotated[Path, typer.Option("--file", help="The baseline file (JSON lines).")]
 
@@ -40,7 +54,7 @@ def record(
 
 
 @baseline.command()
-def ls(file: File = store.DEFAULT_FILE) -> None:
+def ls(file: File = store.DEFAULT_FILE, as_json: Annotated[bool, typer.Option("--json", help="JSON for scripts.")] = False) -> None:
     """List the baselines of a file, oldest first.
 
     \b
@@ -49,19 +63,12 @@ def ls(file: File = store.DEFAULT_FILE) -> None:
     """
     if not file.is_file():
         raise UserError(f"there is no baseline file {file}", mend="mindrecipe baseline record RUN")
-    rows = []
+    rows: list[list[Any]] = []
     for kept in store.read(file):
-        who, measured = kept.measured.identity, kept.measured
-        rows.append(
-            [
-                kept.name,
-                who.time or "",
-                who.model or "",
-                str(who.hardware.get("device")),
-                tables.figure("final_loss", measured.final_loss),
-                tables.figure("throughput", measured.tokens_per_s),
-                tables.figure("memory", measured.peak_memory_bytes),
-                kept.note,
-            ]
-        )
-    print_table(("name", "time", "model", "device", "loss", "tokens/s", "memory", "note"), rows)
+        who, found = kept.measured.identity, kept.measured
+        figures = [found.final_loss, found.tokens_per_s, found.peak_memory_bytes]
+        rows.append([kept.name, who.time, who.model, who.hardware.get("device"), *figures, kept.note])
+    if as_json:
+        print(json.dumps(tables.records(_COLUMNS, rows), indent=2, allow_nan=False))
+    else:
+        print_table([column.name for column in _COLUMNS], tables.told(_COLUMNS, rows))

@@ -15,8 +15,9 @@ from mindrecipe.cli.tables import make_folder, print_comparison, write_output
 from mindrecipe.errors import EXIT_OK
 from mindrecipe.judge import bench as measuring
 from mindrecipe.judge import thresholds
-from mindrecipe.judge.compare import DESPITE, plain
+from mindrecipe.judge.compare import DESPITE
 from mindrecipe.judge.compare import compare as compare_measured
+from mindrecipe.judge.measured import plain
 from mindrecipe.judge.rounds import together
 from mindrecipe.judge.training import words_of
 

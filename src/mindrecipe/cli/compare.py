@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +13,9 @@ from mindrecipe.cli.tables import print_comparison
 from mindrecipe.errors import EXIT_OK, UserError
 from mindrecipe.judge import thresholds
 from mindrecipe.judge.baseline import DEFAULT_FILE, open_side
-from mindrecipe.judge.compare import DESPITE, plain
+from mindrecipe.judge.compare import DESPITE
 from mindrecipe.judge.compare import compare as compare_measured
+from mindrecipe.judge.measured import plain
 
 
 def compare(
@@ -24,7 +26,8 @@ def compare(
     b: Annotated[str, typer.Argument(metavar="B", help="What is judged: the same.", show_default=False)],
     file: Annotated[Path, typer.Option("--file", help="The baseline file that names are looked up in.")] = DEFAULT_FILE,
     threshold: Annotated[
-        list[str] | None, typer.Option("--threshold", help="A tolerance, e.g. throughput=0.05; over the baseline's.", show_default=False)
+        list[str] | None,
+        typer.Option("--threshold", help="A tolerance, e.g. throughput=0.05; over the baselines'.", show_default=False),
     ] = None,
     despite: Annotated[
         list[str] | None, typer.Option("--despite", help="Compare although this differs: hardware or data.", show_default=False)
@@ -51,8 +54,11 @@ def compare(
     for name in metric or ():
         thresholds.require(name, f"--metric {name}", "--metric {}")
     left, right = open_side(a, file), open_side(b, file)
-    tolerances = thresholds.parse(threshold or (), left.tolerances)
-    found = compare_measured(left.measured, right.measured, tolerances, despite=despite or (), only=metric or ())
+    declared, said = thresholds.of_both(left.tolerances, right.tolerances)
+    found = compare_measured(
+        left.measured, right.measured, thresholds.parse(threshold or (), declared), despite=despite or (), only=metric or ()
+    )
+    found = replace(found, notes=[*found.notes, *([said] if said else [])])
     if as_json:
         print(json.dumps(plain(found.as_dict()), indent=2))
     else:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mindrecipe.cli.console import stderr
-from mindrecipe.cli.experiment import finish, require_readable
+from mindrecipe.cli.experiment import AsJson, finish, require_readable
 from mindrecipe.judge.experiments import grid as experiment
 from mindrecipe.judge.experiments.cells import folder_of
 from mindrecipe.judge.report import svg
@@ -28,6 +28,7 @@ def grid(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder; without it one that the same command finds again.", show_default=False)
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Measure a grid of shapes, each cell a training of its own. The same command again goes on where it was stopped.
 
@@ -43,11 +44,12 @@ def grid(
     found = experiment.measure(words, folder, warm_up=warm_up, steps=steps, told=stderr().print)
     maps = experiment.maps(found)
     names, across = list(found.axes), list(found.axes.values())[-1]
-    _print_maps(maps, [f"{names[-1]}=", *across])
+    if not as_json:
+        _print_maps(maps, [f"{names[-1]}=", *across])
     columns, rows = experiment.table(found)
     jumps = [str(jump) for jump in experiment.transitions(found)]
     drawings = {title: svg.heat_map(rows_of, unit="us a token", columns=across) for title, rows_of in maps.items()}
-    finish(folder, "grid", columns, rows, drawings=drawings, notes=jumps)
+    finish(folder, "grid", columns, rows, as_json=as_json, drawings=drawings, notes=jumps)
 
 
 def _print_maps(maps: dict[str, dict[str, list[float | None]]], head: list[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mindrecipe.cli.console import stderr
-from mindrecipe.cli.experiment import finish, require_readable
+from mindrecipe.cli.experiment import AsJson, finish, require_readable
 from mindrecipe.cli.tables import make_folder
 from mindrecipe.errors import UserError
 from mindrecipe.judge import thresholds
@@ -31,6 +31,7 @@ def ladder(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder; without it one that the same command finds again.", show_default=False)
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Climb from a baseline: each change is measured in turns with the best so far, and kept when something is better beyond noise
     and nothing is worse. The first value of each knob is the baseline's. The same command again goes on after the last whole round.
@@ -53,4 +54,4 @@ def ladder(
     baseline, rungs = experiment.climb(
         shared, vary, folder, tolerances=thresholds.parse(threshold or ()), rounds=rounds, pairs=pairs, steps=steps, told=stderr().print
     )
-    finish(folder, "ladder", experiment.COLUMNS, experiment.table(baseline, rungs))
+    finish(folder, "ladder", experiment.COLUMNS, experiment.table(baseline, rungs), as_json=as_json)

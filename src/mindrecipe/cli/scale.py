@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mindrecipe.cli.console import stderr
-from mindrecipe.cli.experiment import finish, require_readable
+from mindrecipe.cli.experiment import AsJson, finish, require_readable
 from mindrecipe.errors import UserError
 from mindrecipe.judge.experiments import scale as experiment
 from mindrecipe.judge.experiments.cells import folder_of
@@ -24,6 +24,7 @@ def scale(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder; without it one that the same command finds again.", show_default=False)
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Measure data parallelism: strong scaling (one batch divided) and weak scaling (a batch for each rank), against the ideal.
 
@@ -45,4 +46,4 @@ def scale(
     require_readable([shared])
     points = experiment.measure(shared, folder, workers=counts, batch=batch, warm_up=warm_up, steps=steps, told=stderr().print)
     columns, rows = experiment.table(points)
-    finish(folder, "scaling", columns, rows)
+    finish(folder, "scaling", columns, rows, as_json=as_json)

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from mindrecipe.errors import UserError
-from mindrecipe.judge.compare import plain
-from mindrecipe.judge.measured import Measured, measure
+from mindrecipe.judge import identity
+from mindrecipe.judge.keeping import claimed, set_aside
+from mindrecipe.judge.measured import Measured, measure, plain
 from mindrecipe.judge.recorded import Recorded
-from mindrecipe.judge.training import Training, with_words
+from mindrecipe.judge.training import Training, stop_all, with_words
 from mindrecipe.measure.curves import WARM_UP_STEPS
 from mindrecipe.measure.record import StepRecord
 
@@ -53,28 +54,61 @@ def rounds(
     steps: int,
     told: Callable[[str], None] = lambda _: None,
 ) -> list[Benched]:
-    """``count`` rounds, each of new processes, below ``folder``. Those that it has of an earlier call are not measured again: UserError
-    where they are of something else.
+    """``count`` rounds, each of new processes, below ``folder``. Those that it has of an earlier call are not measured again, unless
+    the same words make another configuration by now, or versions are others: that is told. UserError where they are of other words, or
+    another process measures there.
     """
     asked = {"a": list(a), "b": list(b), "pairs": pairs, "steps": steps}
-    found = []
-    for number in range(1, count + 1):
-        kept = folder / f"round{number}.json"
-        if not kept.is_file():
-            if count > 1:
-                told(f"round {number} of {count}")
-            runs = folder / f"round{number}"
-            if runs.exists():  # begun before, and not finished
-                runs.rename(folder / f"round{number}.broken-{time.time_ns()}")
-            measured = Benched(*turns([a, b], runs.absolute(), pairs=pairs, steps=steps, told=told))
-            part = kept.with_suffix(".part")
-            part.write_text(json.dumps(plain({"asked": asked, **measured.as_dict()})) + "\n", encoding="utf-8")
-            part.rename(kept)
-        raw = json.loads(kept.read_text(encoding="utf-8"))
-        if raw["asked"] != asked:
-            raise UserError(f"{kept} is of another comparison: {_asked(raw['asked'])}, not {_asked(asked)}", mend="another --output")
-        found.append(Benched(*(Measured.from_dict(raw[side]) for side in "ab")))
+    with claimed(folder):
+        made_of = {"a": identity.identity_of(a), "b": identity.identity_of(b)}
+        found = []
+        for number in range(1, count + 1):
+            kept, runs = folder / f"round{number}.json", folder / f"round{number}"
+            raw = _kept(kept, runs, asked, made_of, told)
+            if raw is None:
+                if count > 1:
+                    told(f"round {number} of {count}")
+                if runs.exists():  # begun before, and not finished
+                    set_aside(runs, "broken")
+                measured = Benched(*turns([a, b], runs.absolute(), pairs=pairs, steps=steps, told=told))
+                raw = plain({"asked": asked, "made_of": made_of, **measured.as_dict()})
+                part = kept.with_suffix(".part")
+                part.write_text(json.dumps(raw) + "\n", encoding="utf-8")
+                part.rename(kept)
+            found.append(Benched(*(Measured.from_dict(raw[side]) for side in "ab")))
+    _require_one(folder, found)
     return found
+
+
+def _require_one(folder: Path, found: Sequence[Benched]) -> None:
+    """UserError where a recipe was edited between two rounds."""
+    hashes = [(each.a.identity.config_hash, each.b.identity.config_hash) for each in found]
+    for number, other in enumerate(hashes, 1):
+        if other != hashes[0]:
+            raise UserError(
+                f"in round {number} the words made another configuration than in round 1: a recipe was edited while {folder} was measured",
+                mend="the same command again: it measures anew what was of the earlier one",
+            )
+
+
+def _kept(
+    kept: Path, runs: Path, asked: dict[str, Any], made_of: dict[str, identity.Identity], told: Callable[[str], None]
+) -> dict[str, Any] | None:
+    """The round that was measured before; None where there is none, or none of what is measured now: that is set aside."""
+    if not kept.is_file():
+        return None
+    raw: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+    if raw["asked"] != asked:
+        raise UserError(f"{kept} is of another comparison: {_asked(raw['asked'])}, not {_asked(asked)}", mend="another --output")
+    was = raw.get("made_of") or {}
+    other = [f"{side.upper()}: {why}" for side, now in made_of.items() if (why := identity.changed(was.get(side), now)) is not None]
+    if not other:
+        return raw
+    told(f"{kept} is measured again: {'; '.join(other)}")
+    if runs.exists():
+        set_aside(runs, "stale")
+    set_aside(kept, "stale")
+    return None
 
 
 def turns(
@@ -86,7 +120,8 @@ def turns(
     A side that has no more steps ends the turns early. UserError where one of them fails, or there were too few turns.
     """
     needed = _WARM + pairs * (steps + 3) + _SPARE
-    more = [f"schedule.total_steps={needed}", "monitor.memory=true"]
+    # a side that is held takes no step for long: that is no hang
+    more = [f"schedule.total_steps={needed}", "monitor.memory=true", "launch.stall_timeout=null"]
     names = string.ascii_lowercase[: len(sides)]
     told(f"{', '.join(names.upper())} start and warm up")
     running: list[Training] = []
@@ -111,8 +146,7 @@ def turns(
         if len(taken[0]) < LEAST_PAIRS:
             raise UserError(f"a side ended after {len(taken[0])} pairs of turns: its data has too few steps", mend="--pairs 5 --steps 2")
     finally:
-        for side in running:
-            side.stop()
+        stop_all(running)
     return [_measure(side, own) for side, own in zip(running, taken, strict=True)]
 
 

@@ -55,7 +55,7 @@ def difference(
         count = min(len(left), len(right))
         left, right = left[:count], right[:count]
         picked = _stretches(count, draw)
-        if statistic is not undisturbed:  # which no single turn can show
+        if statistic not in (undisturbed, mean):  # which no single turn, and no single step, can show
             ratios = np.log(statistic(right)) - np.log(statistic(left))
             return _interval(float(np.median(ratios)), np.median(ratios[picked], axis=1), count)
         places = (picked, picked)
@@ -77,6 +77,12 @@ def _stretches(count: int, draw: np.random.Generator) -> Array:
 def undisturbed(values: Array) -> Array:
     """15th percentile along the last axis: what a step takes when little comes between. Others only ever make a step longer."""
     found: Array = np.percentile(values, 15, axis=-1)
+    return found
+
+
+def mean(values: Array) -> Array:
+    """Along the last axis."""
+    found: Array = np.mean(values, axis=-1)
     return found
 
 

@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mindrecipe.judge.recorded import Recorded
+from mindrecipe.launch.claim import holder
 
 BLOCK = 10  # consecutive steps that are drawn together: neighbours share what else the machine did
 MOST_BLOCKS = 200
-_LAST = 20  # losses whose mean is the final loss: one batch more or less must not decide
+LAST = 20  # losses whose mean is the final loss: one batch more or less must not decide
 MOST_LOSSES = 10_000
 NOISY = 0.10  # share of the cores that others may use while a CPU run is timed
 
@@ -67,10 +68,10 @@ class Measured:
         return self.tokens_per_step / statistics.median(times) if times else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, losses by their step as text."""
+        """Plain values for JSON, losses by their step as text; what is not finite is text."""
         told = asdict(self)
-        told["losses"] = {str(step): loss if math.isfinite(loss) else str(loss) for step, loss in self.losses.items()}
-        return told
+        told["losses"] = {str(step): loss for step, loss in self.losses.items()}
+        return dict(plain(told))
 
     @classmethod
     def from_dict(cls, told: dict[str, Any]) -> Measured:
@@ -78,14 +79,30 @@ class Measured:
         told = dict(told)
         told["identity"] = Identity(**told["identity"])
         told["losses"] = {int(step): float(loss) for step, loss in told["losses"].items()}
-        return cls(**told)
+        return cls(**{name: value if name in ("identity", "losses") else _number(value) for name, value in told.items()})
+
+
+def plain(value: Any) -> Any:
+    """``value`` for JSON, which has no infinities: they become text, as in metrics.jsonl."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _number(value: Any) -> Any:
+    """The inverse of :func:`plain`."""
+    if isinstance(value, dict):
+        return {key: _number(item) for key, item in value.items()}
+    return float(value) if value in ("nan", "inf", "-inf") else value
 
 
 def measure(run: Recorded) -> Measured:
     """The figures of a recorded run."""
     return Measured(
         identity=identify(run),
-        state=str(run.summary.get("state", "unfinished")),
+        state=state_of(run),
         tokens_per_step=int(run.derived.get("tokens_per_step") or 0),
         blocks=in_blocks([record.step_time for record in run.timed]),
         cpu_blocks=in_blocks([record.cpu_time for record in run.timed if record.cpu_time is not None]),
@@ -96,6 +113,11 @@ def measure(run: Recorded) -> Measured:
         others=use_of_others(run),
         evaluation=run.evaluation,
     )
+
+
+def state_of(run: Recorded) -> str:
+    """How it ended; "running" where a launch works in it now, "unfinished" where one was killed before it could say."""
+    return "running" if holder(run.path) is not None else str(run.summary.get("state", "unfinished"))
 
 
 def identify(run: Recorded) -> Identity:
@@ -130,7 +152,7 @@ def in_blocks(times: Sequence[float], size: int = BLOCK) -> list[list[float]]:
 
 def final_loss(losses: Sequence[float]) -> float | None:
     """Mean of the last up to 20 losses."""
-    return statistics.fmean(losses[-_LAST:]) if losses else None
+    return statistics.fmean(losses[-LAST:]) if losses else None
 
 
 def use_of_others(run: Recorded) -> float | None:
@@ -150,5 +172,6 @@ def use_of_others(run: Recorded) -> float | None:
 
 
 def _thinned(losses: dict[int, float]) -> dict[int, float]:
-    stride = math.ceil(len(losses) / MOST_LOSSES) if losses else 1
-    return {step: loss for step, loss in losses.items() if step % stride == 0}
+    """At most about MOST_LOSSES of them; the last ones, which the final loss is of, are always kept."""
+    stride, last = math.ceil(len(losses) / MOST_LOSSES) if losses else 1, set(sorted(losses)[-LAST:])
+    return {step: loss for step, loss in losses.items() if step % stride == 0 or step in last}

@@ -62,9 +62,9 @@ class Recorded:
     @cached_property
     def rank_timed(self) -> dict[int, list[RankStep]]:
         """Of :attr:`rank_steps` those that say how fast a rank was."""
-        profiled = {record.step for record in self.steps if record.profiled}
+        untimed = {record.step for record in self.steps if record.profiled or record.warm_up}
         return {
-            rank: [record for record in records[curves.WARM_UP_STEPS :] if record.step not in profiled]
+            rank: [record for record in records[curves.WARM_UP_STEPS :] if record.step not in untimed]
             for rank, records in self.rank_steps.items()
         }
 

@@ -25,13 +25,19 @@ _BEYOND = 2.76
 
 
 def together(rounds: Sequence[Comparison], tolerances: Mapping[str, float]) -> Comparison:
-    """The verdict over all ``rounds``: of times and memory by the mean over rounds, of losses the worst of any round."""
+    """The verdict over all ``rounds``: of times, memory and the final loss by the mean over rounds, of the rest the worst of any round."""
     if len(rounds) == 1:
         return _judged(rounds[0], [alone(metric, "--rounds 5") for metric in rounds[0].metrics])
     metrics = []
-    for name in [metric.name for metric in rounds[0].metrics]:
+    for name in dict.fromkeys(metric.name for found in rounds for metric in found.metrics):
         own = [metric for found in rounds for metric in found.metrics if metric.name == name]
-        metrics.append(_mean(own, tolerances[name]) if name in TIMES and len(own) == len(rounds) else _worst(own))
+        whole = len(own) == len(rounds) and all(metric.difference is not None and math.isfinite(metric.difference) for metric in own)
+        if name in TIMES and whole:
+            metrics.append(_mean(own, tolerances[name]))
+        elif name == "final_loss" and whole:
+            metrics.append(_end(own, tolerances[name]))
+        else:  # of a time that a round has not measured too: what is not known of one is not known of all
+            metrics.append(_worst(own))
     return _judged(rounds[0], metrics)
 
 
@@ -60,7 +66,19 @@ def interval(values: Sequence[float]) -> Difference:
 
 
 def _mean(own: Sequence[Metric], tolerance: float) -> Metric:
-    found = interval([metric.difference or 0.0 for metric in own])
+    """Of a metric that every round has measured."""
+    return _decided(own, interval([metric.difference or 0.0 for metric in own]), tolerance)
+
+
+def _end(own: Sequence[Metric], tolerance: float) -> Metric:
+    """Of the final loss: rounds of one seed see the same batches, whose noise is in the interval of each; the wider one counts."""
+    between = interval([metric.difference or 0.0 for metric in own])
+    low = min([between.low, *(metric.low for metric in own if metric.low is not None)])
+    high = max([between.high, *(metric.high for metric in own if metric.high is not None)])
+    return _decided(own, Difference(between.value, low, high), tolerance)
+
+
+def _decided(own: Sequence[Metric], found: Difference, tolerance: float) -> Metric:
     verdict, note = decide(found, tolerance, more_is_better=own[0].name == "throughput", more="more --rounds")
     return replace(
         own[0],

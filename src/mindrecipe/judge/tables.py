@@ -1,12 +1,16 @@
-"""Tables as text: a rich table on a terminal, tab-separated in a pipe; Markdown and CSV for files. Figures of a comparison in words."""
+"""Tables as text: a rich table on a terminal, tab-separated in a pipe; Markdown for files. Numbers in base units for programs:
+CSV and JSON. Figures of a comparison in words."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from mindrecipe.judge.compare import Comparison
+from mindrecipe.judge.measured import plain
 from mindrecipe.judge.verdicts import Metric
 from mindrecipe.measure.view import text
 
@@ -40,6 +44,8 @@ def figure(name: str, value: float | None) -> str:
     """A figure in the unit of its metric."""
     if value is None:
         return "-"
+    if name == "completed":
+        return "yes" if value else "no"
     if name in ("loss_correlation", "loss_pointwise"):
         return f"{value:.6g}"
     if name.endswith("loss"):
@@ -57,6 +63,8 @@ def percent(value: float | None) -> str:
 
 
 def _tolerance(metric: Metric) -> str:
+    if metric.name == "completed":
+        return ""
     if metric.name == "loss_correlation":
         return f">= {metric.tolerance:g}"
     return f"{100 * metric.tolerance:g} %"
@@ -68,10 +76,34 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([*head, *(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)]) + "\n"
 
 
-def comma_separated(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """CSV with a header."""
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table of figures: ``name`` and ``form`` for people; for programs ``key``, with the base unit of its numbers."""
+
+    name: str
+    key: str
+    form: Callable[[Any], str] = str
+
+
+def told(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> list[list[str]]:
+    """The rows as people read them; nothing for null."""
+    return [["" if value is None else column.form(value) for column, value in zip(columns, row, strict=True)] for row in rows]
+
+
+def records(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """The rows as JSON has them; what is not finite is text."""
+    return [{column.key: plain(value) for column, value in zip(columns, row, strict=True)} for row in rows]
+
+
+def comma_separated(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> str:
+    """CSV with a header: numbers in base units, nothing for null."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
+    writer.writerow([column.key for column in columns])
+    writer.writerows([yes_or_no(value) if isinstance(value, bool) else value for value in row] for row in rows)
     return out.getvalue()
+
+
+def yes_or_no(value: bool) -> str:
+    """In words."""
+    return "yes" if value else "no"

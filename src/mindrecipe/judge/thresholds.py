@@ -42,6 +42,19 @@ def require(name: str, asked: str, mend: str) -> None:
         )
 
 
+def of_both(a: Mapping[str, float], b: Mapping[str, float]) -> tuple[dict[str, float], str | None]:
+    """The tolerances that were declared with one side or with both, of which the stricter count; and what is to be said of that."""
+    strict = {name: (max if name == "loss_correlation" else min)(a[name], b[name]) for name in a if name in b}
+    whole = {**a, **b, **strict}
+    other = [name for name in strict if a[name] != b[name]]
+    if other:
+        return (
+            whole,
+            f"tolerances were declared with both sides: the stricter count ({', '.join(f'{name}={whole[name]:g}' for name in other)})",
+        )
+    return whole, "tolerances are those declared with B" if b and not a else None
+
+
 def parse(words: Sequence[str], base: Mapping[str, float] | None = None) -> dict[str, float]:
     """Tolerances by metric: the defaults, ``base`` (a baseline's) over them, over those ``words``, name=number. UserError for others."""
     found = {name: threshold.tolerance for name, threshold in THRESHOLDS.items()} | dict(base or {})

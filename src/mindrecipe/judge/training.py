@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import signal
@@ -16,9 +17,11 @@ import psutil
 
 from mindrecipe.errors import UserError
 from mindrecipe.judge.recorded import SUMMARY, Recorded
+from mindrecipe.launch.processes import die_with
 from mindrecipe.measure.record import StepRecord, step_from_line
 from mindrecipe.measure.tail import LineTail, last_lines
 
+STOP_LIMIT = 10.0  # seconds that a training has to end by itself: nobody needs what it would still save
 COMMAND = (sys.executable, "-c", "from mindrecipe.cli.train import main; main()")
 
 
@@ -36,7 +39,10 @@ def with_words(words: Sequence[str], *more: str) -> list[str]:
 
 
 class Training:
-    """A `train` of ``words`` in the run directory ``path``, which must not exist; what it says goes to ``<path>.log``."""
+    """A `train` of ``words`` in the run directory ``path``, which must not exist; what it says goes to ``<path>.log``.
+
+    The kernel kills it when this process is gone, however it went, and its ranks with it: also one that is held.
+    """
 
     def __init__(self, words: Sequence[str], path: Path) -> None:
         self.words = list(words)
@@ -46,7 +52,7 @@ class Training:
         path.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("wb") as log:
             line = [*COMMAND, *with_words(self.words, f"run.dir={path}", "monitor.console=plain")]
-            self._process = psutil.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = psutil.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with(os.getpid()))
 
     def new_steps(self) -> list[StepRecord]:
         """Steps recorded since the last call."""
@@ -70,13 +76,8 @@ class Training:
         self._send(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End it as Ctrl-C does, if it has not ended, and wait."""
-        if not self.running:
-            return
-        self.go()
-        with contextlib.suppress(psutil.NoSuchProcess):
-            self._process.send_signal(signal.SIGINT)
-        self._process.wait()
+        """End it, if it has not ended, and wait."""
+        stop_all([self])
 
     def require_success(self) -> Recorded:
         """The finished run. UserError with what it said where it did not complete."""
@@ -87,11 +88,39 @@ class Training:
         said = "\n".join(last_lines(self.log, 8))
         raise UserError(f"train {shlex.join(self.words)} failed (exit code {code}):\n{said}", mend=f"the whole of what it said: {self.log}")
 
-    def _send(self, number: signal.Signals) -> None:
+    @property
+    def processes(self) -> list[psutil.Process]:
+        """It and all below it that live."""
         with contextlib.suppress(psutil.NoSuchProcess):
-            for process in [self._process, *self._process.children(recursive=True)]:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.send_signal(number)
+            return [self._process, *self._process.children(recursive=True)]
+        return [self._process]
+
+    def ask_to_end(self) -> None:
+        """SIGTERM: a shell's background job and nohup would make it deaf to Ctrl-C's signal until it launches."""
+        self.go()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._process.terminate()
+
+    def _send(self, number: signal.Signals) -> None:
+        for process in self.processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
+
+def stop_all(trainings: Sequence[Training]) -> None:
+    """End those that run: all are told before any is waited for, and killed where they take too long, or somebody can't wait (Ctrl-C)."""
+    running = [training for training in trainings if training.running]
+    members = [process for training in running for process in training.processes]
+    try:
+        for training in running:
+            training.ask_to_end()
+        psutil.wait_procs(members, timeout=STOP_LIMIT)
+    finally:
+        for process in members:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        for training in running:
+            training.wait()
 
 
 def finished(path: Path) -> Recorded | None:

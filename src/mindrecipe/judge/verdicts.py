@@ -9,6 +9,8 @@ from mindrecipe.judge.bootstrap import Difference
 
 #: two processes of one program differed in speed by up to 10.5 % while they lived, on a loaded machine (docs/benchmarks.md)
 ALONE = 0.15
+#: what differs between two processes of one program
+SPEEDS = ("throughput", "cpu_time", "step_p95")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +44,13 @@ def decide(found: Difference, tolerance: float, *, more_is_better: bool, more: s
         return ("better" if (found.value > 0) == more_is_better else "worse"), ""
     if found.spread > tolerance:
         return "unclear", f"the noise of {100 * found.spread:.1f} % is larger than the tolerance: {more}"
+    if abs(found.value) > tolerance:  # an interval that is wider on the side of zero
+        return "unclear", f"a difference of {100 * found.value:+.1f} % that may be none: {more}"
     return "same", ""
 
 
 def alone(metric: Metric, mend: str) -> Metric:
     """``metric``, a time of one process on each side: a difference of speed may be of these two, and not of their recipes."""
-    if metric.low is None or metric.verdict not in ("better", "worse") or abs(metric.difference or 0.0) > ALONE:
+    if metric.name not in SPEEDS or metric.verdict not in ("better", "worse") or abs(metric.difference or 0.0) > ALONE:
         return metric
     return replace(metric, verdict="unclear", note=f"two processes of one recipe may differ by {100 * ALONE:.0f} %: {mend}")

@@ -66,8 +66,11 @@ def spikes(steps: Sequence[StepRecord], window: int = WINDOW) -> list[int]:
 
 
 def timed(steps: Sequence[StepRecord]) -> list[StepRecord]:
-    """The steps that say how fast a launch is: all but those that warm up, and those that were profiled."""
-    return [record for record in list(steps)[WARM_UP_STEPS:] if not record.profiled]
+    """The steps that say how fast a run is: all but those that warm up, and those that were profiled.
+
+    A run that was started again warms up again, in the middle of ``steps``: there its records are marked (:class:`StepRecord`).
+    """
+    return [record for record in list(steps)[WARM_UP_STEPS:] if not record.profiled and not record.warm_up]
 
 
 def time_shares(steps: Iterable[StepRecord]) -> dict[str, float] | None:

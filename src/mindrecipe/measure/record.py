@@ -30,7 +30,8 @@ class StepRecord:
     ``tflops_per_device`` too where the model's FLOPs are. ``memory_bytes`` is the device's peak, on CPU the
     resident set of the process. ``grad_groups`` (monitor.grad_groups) are norms of this rank's gradients before they are reduced;
     ``update_ratio`` (monitor.update_ratio_steps) is the norm of the update over that of the weights. ``profiled``: the profiler watched
-    this step, or began or ended beside it: its times are no times of the run.
+    this step, or began or ended beside it: its times are no times of the run. ``warm_up``: it is one of the first steps of its process,
+    which compile and fill caches; a run that was started again has some in its middle.
     """
 
     step: int
@@ -54,6 +55,7 @@ class StepRecord:
     grad_groups: dict[str, float] | None = None
     update_ratio: float | None = None
     profiled: bool = False
+    warm_up: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any
 from mindformers.core.callback.callback import CheckpointMonitor
 from mindspore.train import Callback
 
+from mindrecipe.measure.curves import WARM_UP_STEPS
 from mindrecipe.measure.record import RankStep, StepRecord
 from mindrecipe.worker.gauges import Gauges, GroupNorms, UpdateRatio
 from mindrecipe.worker.journal import Journal
@@ -122,6 +123,7 @@ class StepEnd(Callback):
         self._stop = stop
         self._keeper = keeper
         self._compiled = False
+        self._records = 0
         self.network: Any = None
         self._gate: Any = None
         self.step = scale.first
@@ -202,6 +204,7 @@ class StepEnd(Callback):
         took = (now - start.ended) / steps
         flops = scale.flops / took if scale.flops is not None else None
         cpu_before, self._cpu = self._cpu, time.process_time()
+        self._records += 1
         return StepRecord(
             step=self.step,
             epoch=(self.step - 1) // scale.steps_per_epoch + 1 if scale.steps_per_epoch else epoch,
@@ -225,4 +228,5 @@ class StepEnd(Callback):
             grad_groups=None if outputs.square_sums is None else self._group_norms(outputs.square_sums),
             update_ratio=update_ratio,
             profiled=self.step in self._profiled,
+            warm_up=self._records <= WARM_UP_STEPS,
         )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import statistics
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mindrecipe.errors import UserError
+from mindrecipe.judge import identity
+from mindrecipe.judge.keeping import set_aside
 from mindrecipe.judge.recorded import Recorded
 from mindrecipe.judge.training import Training, finished, with_words
 from mindrecipe.measure.curves import percentile
@@ -50,16 +52,30 @@ def folder_of(kind: str, words: Sequence[str], root: Path = Path("runs")) -> Pat
     return root / kind / hashlib.sha256(json.dumps(list(words)).encode()).hexdigest()[:10]
 
 
-def measure_cell(words: Sequence[str], folder: Path, *, warm_up: int, steps: int) -> Cell:
+def measure_cell(words: Sequence[str], folder: Path, *, warm_up: int, steps: int, told: Callable[[str], None] = lambda _: None) -> Cell:
     """Train ``words`` for ``warm_up`` and ``steps`` measured steps in a process of its own, below ``folder``; what completed there before
-    is not run again. A training that fails is a cell with a fault.
+    is not run again, as long as its words still make the same configuration, and versions are the same. A training that fails is a cell
+    with a fault. UserError where a training of another process still runs there.
     """
     whole = with_words([*FEW, *words], f"schedule.total_steps={warm_up + steps}")
     path = folder.absolute() / hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:10]
+    made_of = path.with_name(f"{path.name}.identity.json")
+    try:
+        now: identity.Identity | None = identity.identity_of(whole)
+    except UserError:  # a combination that can't be: its training says so
+        now = None
     run = finished(path)
+    if run is not None and now is not None:
+        was = json.loads(made_of.read_text(encoding="utf-8")) if made_of.is_file() else None
+        if (why := identity.changed(was, now)) is not None:
+            told(f"{shlex.join(words)} is measured again: {why}")
+            set_aside(path, "stale")
+            run = None
     if run is None:
         if path.exists():  # begun before, and not completed
-            path.rename(path.with_name(f"{path.name}.broken-{time.time_ns()}"))
+            set_aside(path, "broken")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made_of.write_text(json.dumps(now) + "\n", encoding="utf-8")
         training = Training(whole, path)
         try:
             run = training.require_success()
@@ -72,7 +88,7 @@ def measure_cell(words: Sequence[str], folder: Path, *, warm_up: int, steps: int
 
 def of_run(run: Recorded, words: Sequence[str], warm_up: int) -> Cell:
     """The figures of a completed training."""
-    measured = [record for record in run.steps if record.step > warm_up]
+    measured = [record for record in run.timed if record.step > warm_up]
     return Cell(
         words=tuple(words),
         step_times=tuple(record.step_time for record in measured),

@@ -6,9 +6,12 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mindrecipe.errors import UserError
 from mindrecipe.judge.experiments.cells import Cell, measure_cell, values_of
+from mindrecipe.judge.keeping import claimed
+from mindrecipe.judge.tables import Column
 from mindrecipe.judge.training import with_words
 from mindrecipe.measure.view import text
 
@@ -34,7 +37,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Where the cost of a token (microseconds) jumps from one value of ``axis`` to the next, the others being ``at``."""
+    """Where the cost of a token (microseconds) jumps, up or down, from one value of ``axis`` to the next, the others being ``at``."""
 
     axis: str
     before: str
@@ -44,9 +47,9 @@ class Transition:
     cost_after: float
 
     def __str__(self) -> str:
-        change = 100 * (self.cost_after / self.cost_before - 1)
+        change, way = 100 * (self.cost_after / self.cost_before - 1), "rises" if self.cost_after > self.cost_before else "falls"
         where = f"{self.axis} {self.before} -> {self.after}{f' at {self.at}' if self.at else ''}"
-        return f"{where}: {self.cost_before:.1f} -> {self.cost_after:.1f} us a token ({change:+.0f} %)"
+        return f"{where}: it {way}, {self.cost_before:.1f} -> {self.cost_after:.1f} us a token ({change:+.0f} %)"
 
 
 def axes_of(words: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
@@ -68,11 +71,12 @@ def measure(words: Sequence[str], folder: Path, *, warm_up: int, steps: int, tol
     """Measure every cell that was not measured before."""
     axes, trainings = trainings_of(words)
     cells: dict[Place, Cell] = {}
-    for number, (place, training) in enumerate(trainings.items(), 1):
-        cells[place] = measure_cell(training, folder / "cells", warm_up=warm_up, steps=steps)
-        cost = cells[place].cost
-        what = cells[place].fault or (f"{cost:.1f} us a token" if cost else "")
-        told(f"{number} of {len(trainings)}: {named(axes, place)}: {what}")
+    with claimed(folder):
+        for number, (place, training) in enumerate(trainings.items(), 1):
+            cells[place] = measure_cell(training, folder / "cells", warm_up=warm_up, steps=steps, told=told)
+            cost = cells[place].cost
+            what = cells[place].fault or (f"{cost:.1f} us a token" if cost else "")
+            told(f"{number} of {len(trainings)}: {named(axes, place)}: {what}")
     return Grid(axes, cells)
 
 
@@ -111,23 +115,21 @@ def transitions(grid: Grid) -> list[Transition]:
     return sorted(found, key=lambda jump: -abs(jump.cost_after / jump.cost_before - 1))
 
 
-def table(grid: Grid) -> tuple[list[str], list[list[str]]]:
+def table(grid: Grid) -> tuple[list[Column], list[list[Any]]]:
     """Columns and rows, one a cell."""
-    columns = [*grid.axes, "tokens/s", "us a token", "p50", "p95", "p99", "memory", "fault"]
-    rows = []
+    quantiles = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+    columns = [
+        *(Column(name, name) for name in grid.axes),
+        Column("tokens/s", "tokens_per_s", text.quantity),
+        Column("us a token", "s_per_token", lambda cost: f"{1e6 * cost:.1f}"),
+        *(Column(name, f"{name}_s", text.seconds) for name in quantiles),
+        Column("memory", "memory_bytes", text.size),
+        Column("fault", "fault"),
+    ]
+    rows: list[list[Any]] = []
     for place, cell in grid.cells.items():
-        times = [cell.percentile(share) for share in (0.5, 0.95, 0.99)]
-        speed, cost = cell.tokens_per_s, cell.cost
-        rows.append(
-            [
-                *place,
-                "" if speed is None else text.quantity(speed),
-                "" if cost is None else f"{cost:.1f}",
-                *("" if took is None else text.seconds(took) for took in times),
-                "" if cell.memory_bytes is None else text.size(cell.memory_bytes),
-                cell.fault or "",
-            ]
-        )
+        times = [cell.percentile(share) for share in quantiles.values()]
+        rows.append([*place, cell.tokens_per_s, None if cell.cost is None else cell.cost / 1e6, *times, cell.memory_bytes, cell.fault])
     return columns, rows
 
 

@@ -10,21 +10,35 @@ import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from mindrecipe.errors import UserError
 from mindrecipe.judge import bench
 from mindrecipe.judge.compare import DESPITE, Comparison, compare
 from mindrecipe.judge.experiments.cells import FEW, reason, values_of
+from mindrecipe.judge.keeping import Busy, claimed
 from mindrecipe.judge.measured import Measured
 from mindrecipe.judge.rounds import joined, together
-from mindrecipe.judge.tables import figure, percent
+from mindrecipe.judge.tables import Column, figure, percent, yes_or_no
 from mindrecipe.judge.training import with_words
 from mindrecipe.measure.curves import percentile
 
 #: what a change is judged by: the curve of the loss may be another one, its end may not
 JUDGED = ("final_loss", "throughput", "cpu_time", "memory")
-COLUMNS = ("config", "tokens/s", "difference", "p50", "p95", "memory", "loss", "loss difference", "verdict", "kept")
+COLUMNS = (
+    Column("config", "config"),
+    Column("tokens/s", "tokens_per_s", partial(figure, "throughput")),
+    Column("difference", "throughput_difference", percent),
+    Column("p50", "p50_s", partial(figure, "step")),
+    Column("p95", "p95_s", partial(figure, "step")),
+    Column("memory", "memory_bytes", partial(figure, "memory")),
+    Column("loss", "loss", partial(figure, "final_loss")),
+    Column("loss difference", "loss_difference", percent),
+    Column("verdict", "verdict"),
+    Column("kept", "kept", yes_or_no),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +54,13 @@ class Rung:
 
 def variables(vary: str) -> dict[str, list[str]]:
     """ "amp=O0,O2; recompute=none,attention" -> the values of each, the baseline's first. UserError for what is none."""
-    found = {}
+    found: dict[str, list[str]] = {}
     for part in filter(None, (part.strip() for part in vary.split(";"))):
         values = values_of(part)
         if values is None:
             raise UserError(f"{part!r} varies nothing", mend=f"vary='{part.partition('=')[0]}=<the baseline's value>,<another>'")
+        if values[0] in found:
+            raise UserError(f"vary names {values[0]} twice", mend=f"vary='{values[0]}={','.join([*found[values[0]], *values[1][1:]])}'")
         found[values[0]] = [value.strip() for value in values[1]]
     if not found:
         raise UserError("a ladder needs something to vary", mend='vary="amp=O0,O2; recompute=none,attention"')
@@ -63,6 +79,21 @@ def climb(
     told: Callable[[str], None] = lambda _: None,
 ) -> tuple[Measured | None, list[Rung]]:
     """The baseline's figures, and a rung for each other value. Rounds that were measured before are not measured again."""
+    with claimed(folder):
+        return _climb(words, vary, folder, tolerances=tolerances, rounds=rounds, pairs=pairs, steps=steps, told=told)
+
+
+def _climb(
+    words: Sequence[str],
+    vary: Mapping[str, Sequence[str]],
+    folder: Path,
+    *,
+    tolerances: Mapping[str, float],
+    rounds: int,
+    pairs: int,
+    steps: int,
+    told: Callable[[str], None],
+) -> tuple[Measured | None, list[Rung]]:
     best = baseline_of(words, vary)
     baseline: Measured | None = None
     rungs: list[Rung] = []
@@ -75,6 +106,8 @@ def climb(
                 measured = bench.rounds(
                     best, candidate, folder / _name(best, candidate, pairs, steps), count=rounds, pairs=pairs, steps=steps, told=told
                 )
+            except Busy:  # no fault of the change: all else would be measured beside another training
+                raise
             except UserError as fault:
                 rungs.append(Rung(change=change, measured=None, comparison=None, kept=False, fault=reason(fault)))
                 continue
@@ -82,7 +115,7 @@ def climb(
             found = together(
                 [compare(each.a, each.b, tolerances, despite=DESPITE, only=JUDGED, paired=True) for each in measured], tolerances
             )
-            kept = helps(found)
+            kept = helps(found, rounds)
             rungs.append(Rung(change=change, measured=joined([each.b for each in measured]), comparison=found, kept=kept))
             if kept:
                 best = candidate
@@ -94,20 +127,21 @@ def baseline_of(words: Sequence[str], vary: Mapping[str, Sequence[str]]) -> list
     return with_words(list(FEW), *words, *(f"{key}={values[0]}" for key, values in vary.items()))
 
 
-def helps(found: Comparison) -> bool:
-    """Something is better beyond noise, and nothing is worse."""
-    verdicts = [metric.verdict for metric in found.metrics]
-    return "better" in verdicts and "worse" not in verdicts
+def helps(found: Comparison, rounds: int) -> bool:
+    """Something is better beyond noise, and nothing is worse. A loss that ends lower in one round alone is no help yet."""
+    verdicts = {metric.name: metric.verdict for metric in found.metrics}
+    better = [name for name, verdict in verdicts.items() if verdict == "better" and (name != "final_loss" or rounds > 1)]
+    return bool(better) and "worse" not in verdicts.values()
 
 
-def table(baseline: Measured | None, rungs: Sequence[Rung]) -> list[list[str]]:
+def table(baseline: Measured | None, rungs: Sequence[Rung]) -> list[list[Any]]:
     """Rows under :data:`COLUMNS`, the baseline first."""
-    rows = [["baseline", *_figures(baseline, None), "", "yes"]] if baseline is not None else []
+    rows: list[list[Any]] = [["baseline", *_figures(baseline, None), None, True]] if baseline is not None else []
     for rung in rungs:
         if rung.measured is None or rung.comparison is None:
-            rows.append([rung.change, *[""] * 7, f"failed: {rung.fault}", "no"])
+            rows.append([rung.change, *[None] * 7, f"failed: {rung.fault}", False])
         else:
-            rows.append([rung.change, *_figures(rung.measured, rung.comparison), _verdict(rung.comparison), "yes" if rung.kept else "no"])
+            rows.append([rung.change, *_figures(rung.measured, rung.comparison), _verdict(rung.comparison), rung.kept])
     return rows
 
 
@@ -116,18 +150,18 @@ def _verdict(found: Comparison) -> str:
     return ", ".join(told) or "same"
 
 
-def _figures(measured: Measured, found: Comparison | None) -> list[str]:
+def _figures(measured: Measured, found: Comparison | None) -> list[float | None]:
     metrics = {metric.name: metric for metric in found.metrics} if found is not None else {}
     times = measured.step_times
     faster, loss = metrics.get("throughput"), metrics.get("final_loss")
     return [
-        figure("throughput", measured.tokens_per_s),
-        percent(None if faster is None else faster.difference),
-        figure("step", statistics.median(times)),
-        figure("step", percentile(times, 0.95)),
-        figure("memory", measured.peak_memory_bytes),
-        figure("final_loss", measured.final_loss),
-        percent(None if loss is None else loss.difference),
+        measured.tokens_per_s,
+        None if faster is None else faster.difference,
+        statistics.median(times),
+        percentile(times, 0.95),
+        measured.peak_memory_bytes,
+        measured.final_loss,
+        None if loss is None else loss.difference,
     ]
 
 

@@ -6,9 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mindrecipe.errors import UserError
 from mindrecipe.judge.experiments.cells import Cell, measure_cell
+from mindrecipe.judge.keeping import claimed
+from mindrecipe.judge.tables import Column
 from mindrecipe.judge.training import with_words
 from mindrecipe.measure.view import text
 
@@ -46,37 +49,39 @@ def measure(
             mend=f"--batch {math.lcm(*counts) * max(1, batch // math.lcm(*counts))}",
         )
     points: list[Point] = []
-    for kind in ("strong", "weak"):
-        one: float | None = None
-        for count in counts:
-            own = batch // count if kind == "strong" else batch
-            ranks = [] if count == 1 else ["parallel=data", f"launch.workers={count}"]
-            cell = measure_cell(with_words(words, f"dataset.batch_size={own}", *ranks), folder / "cells", warm_up=warm_up, steps=steps)
-            one = cell.tokens_per_s if count == 1 else one
-            speedup = cell.tokens_per_s / one if cell.tokens_per_s and one else None
-            points.append(Point(kind, count, own, cell, speedup, None if speedup is None else speedup / count))
-            told(f"{kind}, {count} ranks: {cell.fault or text.quantity(cell.tokens_per_s or 0)}{'' if cell.fault else ' tokens/s'}")
+    with claimed(folder):
+        for kind in ("strong", "weak"):
+            one: float | None = None
+            for count in counts:
+                own = batch // count if kind == "strong" else batch
+                # one rank is said too: a recipe may be of several
+                ranks = [f"parallel={'standalone' if count == 1 else 'data'}", f"launch.workers={count}"]
+                training = with_words(words, f"dataset.batch_size={own}", *ranks)
+                cell = measure_cell(training, folder / "cells", warm_up=warm_up, steps=steps, told=told)
+                one = cell.tokens_per_s if count == 1 else one
+                speedup = cell.tokens_per_s / one if cell.tokens_per_s and one else None
+                points.append(Point(kind, count, own, cell, speedup, None if speedup is None else speedup / count))
+                told(f"{kind}, {count} ranks: {cell.fault or text.quantity(cell.tokens_per_s or 0)}{'' if cell.fault else ' tokens/s'}")
     return points
 
 
-def table(points: Sequence[Point]) -> tuple[list[str], list[list[str]]]:
+def table(points: Sequence[Point]) -> tuple[list[Column], list[list[Any]]]:
     """Columns and rows."""
-    columns = ["scaling", "ranks", "batch a rank", "tokens/s", "p50", "p95", "speed-up", "ideal", "efficiency", "fault"]
-    rows = []
+    columns = [
+        Column("scaling", "scaling"),
+        Column("ranks", "ranks"),
+        Column("batch a rank", "batch_per_rank"),
+        Column("tokens/s", "tokens_per_s", text.quantity),
+        Column("p50", "p50_s", text.seconds),
+        Column("p95", "p95_s", text.seconds),
+        Column("speed-up", "speed_up", lambda value: f"{value:.2f}"),
+        Column("ideal", "ideal"),
+        Column("efficiency", "efficiency", lambda value: f"{100 * value:.0f} %"),
+        Column("fault", "fault"),
+    ]
+    rows: list[list[Any]] = []
     for point in points:
-        speed, half, late = point.cell.tokens_per_s, point.cell.percentile(0.5), point.cell.percentile(0.95)
-        rows.append(
-            [
-                point.kind,
-                str(point.workers),
-                str(point.batch),
-                "" if speed is None else text.quantity(speed),
-                "" if half is None else text.seconds(half),
-                "" if late is None else text.seconds(late),
-                "" if point.speedup is None else f"{point.speedup:.2f}",
-                str(point.workers),
-                "" if point.efficiency is None else f"{100 * point.efficiency:.0f} %",
-                point.cell.fault or "",
-            ]
-        )
+        cell = point.cell
+        figures = [cell.tokens_per_s, cell.percentile(0.5), cell.percentile(0.95)]
+        rows.append([point.kind, point.workers, point.batch, *figures, point.speedup, point.workers, point.efficiency, cell.fault])
     return columns, rows

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 
 from mindrecipe.judge import tables
-from mindrecipe.judge.compare import plain
+from mindrecipe.judge.measured import plain
 from mindrecipe.judge.profile import told
 from mindrecipe.judge.report.sheet import Sheet
 

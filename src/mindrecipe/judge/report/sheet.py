@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mindrecipe.judge import thresholds
-from mindrecipe.judge.compare import DESPITE, Comparison, compare
+from mindrecipe.judge.compare import DESPITE, Comparison, compare, differences
 from mindrecipe.judge.diagnosis import Diagnosis, diagnose
-from mindrecipe.judge.measured import measure
+from mindrecipe.judge.measured import Measured, measure
 from mindrecipe.judge.profile import Profile, first_profile
 from mindrecipe.judge.recorded import Recorded
 from mindrecipe.measure import curves
@@ -67,8 +67,17 @@ def sheet(runs: Sequence[Recorded]) -> Sheet:
     """Everything a report of ``runs`` says."""
     measured = [measure(run) for run in runs]
     tolerances = thresholds.parse(())
-    compared = [compare(measured[0], other, tolerances, despite=DESPITE) for other in measured[1:]]
-    return Sheet(runs=[_of(run) for run in runs], comparisons=compared)
+    return Sheet(runs=[_of(run) for run in runs], comparisons=[_compared(measured[0], other, tolerances) for other in measured[1:]])
+
+
+def _compared(first: Measured, other: Measured, tolerances: Mapping[str, float]) -> Comparison:
+    """Figures of runs on other hardware, or of other data, are shown side by side too, but are no verdict on either."""
+    found = compare(first, other, tolerances, despite=DESPITE)
+    differ = differences(first.identity, other.identity)
+    if not differ:
+        return found
+    notes = [note for note in found.notes if note not in differ]
+    return replace(found, verdict="not comparable", why_not=[*differ, *found.why_not], notes=notes)
 
 
 def _of(run: Recorded) -> RunSheet:
