@@ -44,7 +44,7 @@ def test_a_training_outlives_its_reader(tmp_path: Path, console: str, fault: str
     """`train | head -1`, with and without 2>&1: all steps are trained, the exit code is the training's own."""
     folder = tmp_path / "run"
     folder.mkdir()
-    line = f"\"$@\" {'2>&1' * both} | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
+    line = f'"$@" {"2>&1" * both} | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}'
     words = ["bash", "-c", line, "bash", sys.executable, "-c", TRAINING, str(folder), console, fault]
     done = subprocess.run(words, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == code, done.stderr

@@ -13,7 +13,7 @@ from mindrecipe.cli.output import outlive_readers
 from mindrecipe.cli.verbs import VERBS, load
 from mindrecipe.errors import EXIT_OK
 
-#: verbs that train, or whose exit code is a verdict: a reader that leaves (`mindrecipe compare ... | tee log`) must not make a success of it
+#: verbs that train, or whose exit code is a verdict: a reader that leaves (`mindrecipe compare | tee log`) makes no success of it
 _ANSWERS = {"bench", "check", "compare", "data", "diagnose", "diff", "doctor", "drill", "evaluate", "grid", "ladder", "plan", "scale"}
 _ANSWERS |= {"simulate"}
 
