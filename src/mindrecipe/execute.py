@@ -4,15 +4,16 @@ before everything that can be known is known to be right.
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mindrecipe.config.findings import Finding, raise_errors
-from mindrecipe.config.overrides import quoted
+from mindrecipe.config.overrides import plain
+from mindrecipe.config.search_path import config_dir
 from mindrecipe.data.api import Progress
 from mindrecipe.derive.checkpoint_size import checkpoint_bytes
 from mindrecipe.errors import EXIT_OK, UserError
@@ -26,7 +27,7 @@ from mindrecipe.lower.residue import passed_through
 from mindrecipe.measure.view import View, make_view
 from mindrecipe.resume import Start, again, decide, nothing_to_do
 from mindrecipe.rules.this_host import of_the_run
-from mindrecipe.runfiles import SWEEP_JOB
+from mindrecipe.runfiles import HANDED_OVER, SWEEP_JOB
 from mindrecipe.simulated import carry_out
 
 if TYPE_CHECKING:
@@ -134,26 +135,28 @@ def plan_of(run: Run, path: Path) -> LaunchPlan:
         ),
         total_steps=derived.total_steps,
         title=derived.config.run.name or "run",
-        resume_hint=resume_command(run.provenance.overrides, path, derived.config.run.dir),
+        resume_hint=resume_command(_typed(run), path, derived.config.run.dir),
         dry_run=launch_.dry_run,
         device_target=derived.hardware.target,
         disk_need=checkpoint_bytes(derived),
     )
 
 
+def _typed(run: Run) -> tuple[str, ...]:
+    """The overrides of the command that a person typed: of launch=ssh or slurm, where this one is of a host that they started."""
+    return tuple(json.loads(os.environ[HANDED_OVER])) if HANDED_OVER in os.environ else run.provenance.overrides
+
+
 def resume_command(overrides: tuple[str, ...], path: Path, run_dir: str | None = None) -> str:
     """The command line that goes on from the newest checkpoint of ``path``, from whatever folder; ``run_dir`` is run.dir as given."""
     keys = [word.lstrip("+").partition("=")[0] for word in overrides]
     kept = [word for word, key in zip(overrides, keys, strict=True) if key not in ("checkpoint.resume", "run.dir", "checkpoint.load")]
+    folder = config_dir()
+    flags = ["--config-dir", str(folder)] if folder is not None else []
     # a run.dir is kept: the run goes on beside it (<run.dir>-2), and the next one finds both
     if run_dir is None:
-        return shlex.join(["train", *kept, f"checkpoint.resume={_plain(str(path))}"])
-    return shlex.join(["train", *kept, f"run.dir={_plain(str(Path(run_dir).expanduser().absolute()))}", "checkpoint.resume=must"])
-
-
-def _plain(value: str) -> str:
-    """As an override, quoted only where Hydra needs it."""
-    return value if re.fullmatch(r"[\w./+-]+", value) else quoted(value)
+        return shlex.join(["train", *kept, f"checkpoint.resume={plain(str(path))}", *flags])
+    return shlex.join(["train", *kept, f"run.dir={plain(str(Path(run_dir).expanduser().absolute()))}", "checkpoint.resume=must", *flags])
 
 
 def tell(view: View, findings: list[Finding]) -> None:
