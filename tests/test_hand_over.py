@@ -25,6 +25,7 @@ from mindrecipe.errors import UserError
 from mindrecipe.execute import _require_dir as require_dir
 from mindrecipe.execute import plan_of
 from mindrecipe.freeze import numbered
+from mindrecipe.launch import ssh
 from mindrecipe.launch.slurm import SlurmJob
 from mindrecipe.launch.ssh import SshJob
 from mindrecipe.measure.view import make_view
@@ -317,6 +318,31 @@ def test_a_host_that_fails_is_named(tmp_path: Path, tool: Callable[[str, str], P
     outcome = run(job(tmp_path, "import sys; sys.exit(3 if 'rank=1' in sys.argv[-1] else 0)"), make_view("quiet"))
     assert (outcome.state, outcome.exit_code) == ("failed", 3)
     assert outcome.errors[0].message == "host1: exit code 3"
+
+
+@pytest.mark.parametrize(("code", "meaning"), [(2, ""), (255, ": ssh did not reach it, or lost it")])
+def test_a_host_that_can_not_start_stops_the_others(
+    tmp_path: Path,
+    tool: Callable[[str, str], Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    meaning: str,
+) -> None:
+    """Refused there, or not to be reached: the others would wait for it as long as the cluster does."""
+    monkeypatch.setattr(ssh, "_SETTLE", 0.1)
+    waits = WAIT.replace("print('up', flush=True)", "pathlib.Path('up').touch()")
+    tool(
+        "ssh",
+        f"case $* in *host1*) until [ -e {tmp_path}/up ]; do sleep 0.05; done; for n in $(seq 20); do echo line $n; done; echo 'no way' >&2; exit {code};; esac; {LOCAL}",
+    )
+    outcome = ssh.run(job(tmp_path, waits), make_view("quiet"))
+    assert (outcome.state, outcome.exit_code) == ("failed", code)
+    assert (tmp_path / "launch.node_rank=0").exists(), "told to save and leave, not killed"
+    said = capsys.readouterr().out
+    told = said[said.index(f"host1 failed: exit code {code}{meaning}\n") :]
+    assert told.splitlines()[1:13] == [f"  line {number}" for number in range(10, 21)] + ["  no way"]
+    assert "stopping host0" in told and f"failed: host1: exit code {code}{meaning} (then host0: exit code 143)" in told
 
 
 WAIT = "import signal, sys, time, pathlib; signal.signal(signal.SIGTERM, lambda *a: (pathlib.Path(sys.argv[-1]).touch(), sys.exit(143))); print('up', flush=True); time.sleep(60)"
