@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from mindrecipe.errors import UserError
 from mindrecipe.execute import execute
 from mindrecipe.join import join
 from mindrecipe.launch import LaunchPlan
-from mindrecipe.launch.claim import Claim
+from mindrecipe.launch.claim import NAME, Claim, holder
 from mindrecipe.launch.peers import Peers
 from mindrecipe.measure.view import PlainView
 from mindrecipe.resume import Start, nothing_to_do
@@ -128,6 +129,16 @@ def test_what_another_launch_left_is_not_joined(here: Path, works: Callable[[Pat
     with pytest.raises(UserError, match=r"did not begin within 1 s \(launch.cluster_time_out\)") as told:
         join(host(1, seconds=1), Said())
     assert "launch.node_rank=0" in (told.value.mend or "")
+
+
+def test_another_host_that_looks_is_no_first_host(here: Path) -> None:
+    """Both look at what an earlier launch left, in the same moment."""
+    path = host(0).freeze(here / "exp1", Start())
+    with Claim(path):
+        assert holder(path) == str(os.getpid())
+    with (path / NAME).open() as looks:
+        fcntl.flock(looks, fcntl.LOCK_SH)
+        assert holder(path) is None
 
 
 def test_a_host_that_was_given_other_words_is_refused(here: Path, works: Callable[[Path], None]) -> None:
