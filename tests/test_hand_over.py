@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import stat
 import subprocess
@@ -12,11 +13,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
+from mends import quick
+from mindrecipe.config.overrides import normalize, plain
+from mindrecipe.config.search_path import use_config_dir
 from mindrecipe.errors import UserError
+from mindrecipe.execute import _require_dir as require_dir
+from mindrecipe.execute import plan_of
+from mindrecipe.freeze import numbered
+from mindrecipe.launch import ssh
+from mindrecipe.launch.slurm import SlurmJob
 from mindrecipe.launch.ssh import SshJob
 from mindrecipe.measure.view import make_view
+from mindrecipe.resume import decide
 from mindrecipe.run import Run
+from mindrecipe.runfiles import HANDED_OVER
+from test_resume import ready, saved
 
 SLURM = ["+model=llama2_7b", "parallel=semi_auto", "launch=slurm", "launch.nodes=2"]
 SSH = ["+model=llama2_tiny", "parallel=data", "launch=ssh", "launch.hosts=[192.0.2.1,me@192.0.2.2]", "launch.devices_per_node=1"]
@@ -72,7 +88,180 @@ def test_what_the_script_runs_on_a_node(here: Path, tool: Callable[[str, str], P
     assert {"launch.node_rank=1", "launch.master_addr=127.0.0.1", "launch.nodes=2", "launch.mode=auto", "checkpoint.resume=auto"} <= set(
         words
     )
-    assert f"run.dir={here / 'a b'}" in words and "launch=slurm" not in words
+    assert f'run.dir="{here}/a b"' in words and "launch=slurm" not in words
+
+
+@pytest.fixture
+def two_tools(tool: Callable[[str, str], Path]) -> None:
+    """`srun`, and a `train` that prints its words."""
+    tool("srun", 'exec "${@:2}"')
+    tool("train", 'printf "%s\\0" "$@"')
+
+
+@pytest.fixture
+def starts(tool: Callable[[str, str], Path]) -> Callable[[Path], list[str]]:
+    """``starts(script)`` runs it as Slurm does; the words that `train` gets on the node."""
+    tool("srun", 'SLURM_NODEID=0 exec "${@:2}"')
+    python = tool("python", f'printf "%s" "${HANDED_OVER}" > told; printf "%s\\0" "$@"')
+
+    def start(script: Path) -> list[str]:
+        text = script.read_text(encoding="utf-8").replace(sys.executable, str(python))
+        done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)
+        return done.stdout.split("\0")[2:-1]  # -c and its program
+
+    return start
+
+
+def handed_over(*overrides: str) -> Path:
+    """The script of a job of one node on CPU."""
+    ready("launch=slurm", "launch.submit=false", "launch.devices_per_node=1", *overrides).launch()
+    (script,) = Path("runs/slurm").glob("*.sbatch")
+    return script
+
+
+def on_the_node(words: list[str]) -> Run:
+    facts = ready().derived.dataset
+    assert facts is not None
+    return quick(*words).with_dataset(facts)
+
+
+@pytest.mark.parametrize("name", ["far", "far à [1] (x)=y"])
+def test_a_job_that_starts_again_goes_on_from_its_last_checkpoint(here: Path, starts: Callable[[Path], list[str]], name: str) -> None:
+    """Requeued, or its script submitted again: docs/launch.md promises it for each value of checkpoint.resume."""
+    script = handed_over(f"run.dir='{name}'")
+    assert decide(on_the_node(starts(script)).derived).resume is None
+    path = saved(ready(), here / name, 10)
+    for step in (20, 30):
+        start = decide(on_the_node(starts(script)).derived)
+        assert start.resume is not None and start.continues == path and start.resume.step == step - 10
+        path = saved(ready(), numbered(here / name), step)
+        os.utime(path / "lock.json", (2e9 + step, 2e9 + step))
+
+
+@pytest.mark.parametrize("named", ["path", "step"])
+def test_a_job_starts_from_a_named_place_once(here: Path, starts: Callable[[Path], list[str]], named: str) -> None:
+    """A second start loses nothing: neither what the first has trained, nor, where it left no checkpoint, the named place."""
+    old = saved(ready(), here / "old", 10)
+    saved(ready(), old, 20)
+    given, mine = (["checkpoint.resume=old/checkpoint/rank_0/x_rank_0-1_10.ckpt", "run.dir=far"], here / "far")
+    if named == "step":
+        given, mine = ["checkpoint.resume=10", "run.dir=old"], here / "old-2"
+    script = handed_over(*given)
+
+    def start() -> Run:
+        run = on_the_node(starts(script))
+        require_dir(run)
+        begins = decide(run.derived)
+        assert begins.resume is not None and begins.resume.step == 10 and begins.resume.folder == str(old / "checkpoint"), begins
+        return run
+
+    first = start()
+    assert start().derived.config.run.dir == str(mine), "requeued before it had a run directory: the same again"
+    first.freeze(mine, decide(first.derived))
+    assert decide(start().derived).replaces == mine, "it ended before its first checkpoint"
+    saved(ready(), mine, 40)
+    again = on_the_node(starts(script))
+    require_dir(again)
+    later = decide(again.derived)
+    assert later.resume is not None and later.continues == mine and later.resume.step == 40
+
+
+def test_another_attempt_of_a_job_that_goes_on_from_a_named_place_keeps_it(here: Path) -> None:
+    """The second start (auto) began where the first had, and its ranks failed before a checkpoint: not from scratch then."""
+    old = saved(ready(), here / "old", 10)
+    run = ready("run.dir=far", "checkpoint.resume=auto")
+    path = run.freeze(here / "far", decide(ready("checkpoint.resume=old").derived))
+    start = decide(run.derived, path)
+    assert start.resume is not None and start.resume.folder == str(old / "checkpoint")
+    (path / "lock.json").write_text("{")
+    with pytest.raises(UserError, match="says what the run there was started from"):
+        decide(run.derived)
+
+
+@pytest.mark.parametrize("mode", ["slurm", "ssh"])
+@pytest.mark.parametrize("resume", ["auto", "must", "10"])
+def test_runs_of_the_name_are_looked_at_before_hosts_are_given_a_directory(
+    here: Path, mode: str, resume: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without run.dir: the hosts would look beside the one that they are given only, and find nothing."""
+    old = saved(ready(), here / "runs/llama2_tiny/x", 10)
+    more = ["launch=ssh", "launch.hosts=[127.0.0.1]"] if mode == "ssh" else ["launch=slurm"]
+    words = [*more, "launch.devices_per_node=1", "launch.dry_run=true"]
+    ready(*words, f"checkpoint.resume={resume}").launch()
+    said = capsys.readouterr().out
+    assert f"checkpoint.resume={old}/checkpoint/rank_0/x_rank_0-1_10.ckpt" in said
+    if resume == "auto":
+        saved(ready(), old, 50)
+        assert ready(*words, "checkpoint.resume=auto").launch().exit_code == 0
+        assert "nothing to do" in capsys.readouterr().out
+
+
+NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp"), exclude_characters="/"), min_size=1, max_size=12)
+
+
+def sbatch_word(line: str) -> str:
+    """The first word of an #SBATCH line as Slurm reads it (get_argument of its src/sbatch/opt.c)."""
+    word, quote, letters = "", "", iter(line)
+    for letter in letters:
+        if letter == "\\":
+            word += next(letters)
+        elif letter == quote:
+            quote = ""
+        elif not quote and letter in "\"'":
+            quote = letter
+        elif not quote and (letter == "#" or letter.isspace()):
+            break
+        else:
+            word += letter
+    return word
+
+
+@settings(max_examples=40)
+@given(name=NAMES, folder=NAMES)
+@example(name="my run", folder="a b=(c [d] {e}")
+@example(name="${x}", folder="\\${x}")
+@example(name='it\'s "so" \\', folder="é数, #x ~")
+@example(name="1e3", folder="null")
+def test_any_name_survives_the_script_and_the_commands(here: Path, two_tools: None, name: str, folder: str) -> None:
+    """Through a shell, sbatch's own reading of a line, and Hydra's grammar: what was typed arrives."""
+    place = Path("/no/such") / folder
+    job = SlurmJob(
+        name=name, nodes=1, folder=here, logs=place, command=("train", f"run.dir={plain(str(place))}"),
+        resume="checkpoint.resume=auto", first=(f"checkpoint.resume={plain(name)}", place),
+    )  # fmt: skip
+    options = [sbatch_word(line.removeprefix("#SBATCH ")) for line in job.script().split("\n") if line.startswith("#SBATCH ")]
+    assert options[0] == f"--job-name={name}" and options[3] == f"--output={str(place).replace('%', '%%')}/slurm-%j.out"
+    done = subprocess.run(["bash", "-c", job.script()], capture_output=True, check=True)
+    read = {}
+    for word in normalize(done.stdout.decode().split("\0")[:-1]).overrides:
+        parsed = OverridesParser.create().parse_override(word)
+        read[parsed.key_or_group] = OmegaConf.create({"x": parsed.value()}).x
+    assert read == {"run.dir": str(place), "checkpoint.resume": name}
+
+
+def test_a_line_break_is_no_part_of_a_script(here: Path) -> None:
+    with pytest.raises(UserError, match="can't hold"):
+        ready("launch=slurm", "launch.submit=false", "launch.devices_per_node=1", 'launch.sbatch_args=["--comment=a\nb"]').launch()
+    assert not (here / "runs").exists()
+
+
+def test_the_hint_of_a_job_is_the_command_that_started_it(
+    here: Path, starts: Callable[[Path], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a host was given starts one host: pasted back it would wait for the others."""
+    (here / "mine/model").mkdir(parents=True)
+    use_config_dir(here / "mine")
+    script = handed_over("run.dir='a b'", "run.seed=7", "checkpoint.resume=never")
+    words = starts(script)
+    assert words[:2] == ["--config-dir", str(here / "mine")]
+    monkeypatch.setenv(HANDED_OVER, (here / "told").read_text())
+    hint = shlex.split(plan_of(on_the_node(words[2:]), here / "a b").resume_hint or "")
+    assert {"launch=slurm", "launch.submit=false", "run.seed=7", f'run.dir="{here}/a b"', "checkpoint.resume=must"} <= set(hint)
+    assert not [word for word in hint if word.startswith(("launch.mode", "launch.node_rank", "checkpoint.resume=never"))]
+    assert hint[-2:] == ["--config-dir", str(here / "mine")]
+    path = saved(ready(), here / "a b", 10)
+    start = decide(on_the_node(hint[1:-2]).derived)
+    assert start.continues == path
 
 
 def test_only_written_or_only_printed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,6 +318,31 @@ def test_a_host_that_fails_is_named(tmp_path: Path, tool: Callable[[str, str], P
     outcome = run(job(tmp_path, "import sys; sys.exit(3 if 'rank=1' in sys.argv[-1] else 0)"), make_view("quiet"))
     assert (outcome.state, outcome.exit_code) == ("failed", 3)
     assert outcome.errors[0].message == "host1: exit code 3"
+
+
+@pytest.mark.parametrize(("code", "meaning"), [(2, ""), (255, ": ssh did not reach it, or lost it")])
+def test_a_host_that_can_not_start_stops_the_others(
+    tmp_path: Path,
+    tool: Callable[[str, str], Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    meaning: str,
+) -> None:
+    """Refused there, or not to be reached: the others would wait for it as long as the cluster does."""
+    monkeypatch.setattr(ssh, "_SETTLE", 0.1)
+    waits = WAIT.replace("print('up', flush=True)", "pathlib.Path('up').touch()")
+    tool(
+        "ssh",
+        f"case $* in *host1*) until [ -e {tmp_path}/up ]; do sleep 0.05; done; for n in $(seq 20); do echo line $n; done; echo 'no way' >&2; exit {code};; esac; {LOCAL}",
+    )
+    outcome = ssh.run(job(tmp_path, waits), make_view("quiet"))
+    assert (outcome.state, outcome.exit_code) == ("failed", code)
+    assert (tmp_path / "launch.node_rank=0").exists(), "told to save and leave, not killed"
+    said = capsys.readouterr().out
+    told = said[said.index(f"host1 failed: exit code {code}{meaning}\n") :]
+    assert told.splitlines()[1:13] == [f"  line {number}" for number in range(10, 21)] + ["  no way"]
+    assert "stopping host0" in told and f"failed: host1: exit code {code}{meaning} (then host0: exit code 143)" in told
 
 
 WAIT = "import signal, sys, time, pathlib; signal.signal(signal.SIGTERM, lambda *a: (pathlib.Path(sys.argv[-1]).touch(), sys.exit(143))); print('up', flush=True); time.sleep(60)"

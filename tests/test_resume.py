@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import struct
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,10 +16,10 @@ from mends import quick
 from mindrecipe.checkpoints import manifest
 from mindrecipe.data.spec import DataFacts
 from mindrecipe.errors import UserError
-from mindrecipe.execute import _join, _require_dir, resume_command
+from mindrecipe.execute import _require_dir, resume_command
 from mindrecipe.launch.claim import Claim
 from mindrecipe.lower import Place
-from mindrecipe.resume import Start, again, decide, earlier_runs, nothing_to_do
+from mindrecipe.resume import again, decide, earlier_runs
 from mindrecipe.run import Run
 from mindrecipe.runfiles import LOCK
 
@@ -120,20 +119,6 @@ def test_a_run_that_still_trains_is_left_alone(here: Path) -> None:
     with Claim(path), pytest.raises(UserError, match=f"process {os.getpid()} trains in .*exp1 now"):
         decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived)
     assert decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived).resume is not None
-
-
-def test_another_host_joins_the_directory_in_which_the_first_trains(here: Path) -> None:
-    """resume=auto on every host, as Slurm's script says: the first may have begun before another looks."""
-    words = ("parallel=data", "launch.nodes=2", "launch.devices_per_node=1", "launch.master_addr=10.0.0.1", "checkpoint.resume=auto")
-    first, other = (ready(*words, "run.dir=exp1", f"launch.node_rank={rank}") for rank in (0, 1))
-    old = saved(first, here / "exp1", 10)
-    os.utime(old / "config.yaml", (1000, 1000))
-    path = first.freeze(here / "exp1-2", Start())
-    with Claim(path):
-        assert nothing_to_do(other.derived) is None and _join(other, time.time()) == path
-    saved(first, here / "exp1-2", 50)
-    done = nothing_to_do(other.derived)
-    assert done is not None and done.finished == path
 
 
 def test_another_attempt_goes_on_in_the_same_directory(here: Path) -> None:

@@ -4,31 +4,30 @@ before everything that can be known is known to be right.
 
 from __future__ import annotations
 
-import glob
 import json
 import os
-import re
 import shlex
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mindrecipe.config.findings import Finding, raise_errors
-from mindrecipe.config.overrides import quoted
+from mindrecipe.config.overrides import plain
+from mindrecipe.config.search_path import config_dir
 from mindrecipe.data.api import Progress
 from mindrecipe.derive.checkpoint_size import checkpoint_bytes
 from mindrecipe.errors import EXIT_OK, UserError
-from mindrecipe.freeze import choose_dir, config_hash, numbered
+from mindrecipe.freeze import choose_dir, numbered
 from mindrecipe.hand_over import hand_over
 from mindrecipe.here import require_here, require_imports
+from mindrecipe.join import join
 from mindrecipe.launch import LaunchPlan, Outcome, RestartPolicy, launch, preflight
 from mindrecipe.lower.outside import environment, msrun_options
 from mindrecipe.lower.residue import passed_through
 from mindrecipe.measure.view import View, make_view
 from mindrecipe.resume import Start, again, decide, nothing_to_do
 from mindrecipe.rules.this_host import of_the_run
-from mindrecipe.runfiles import CONFIG, LOCK, SWEEP_JOB, RunFiles
+from mindrecipe.runfiles import HANDED_OVER, SWEEP_JOB
 from mindrecipe.simulated import carry_out
 
 if TYPE_CHECKING:
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 #: the error a rank ends with, and the watcher whose action decides whether a restart follows
 _ENDS = {"Diverged": "loss_nonfinite", "Overflow": "overflow_streak"}
-#: seconds a host waits for the first host's run directory before it takes the folder not to be shared
-_SHARED_WAIT = 60.0
 
 
 def execute(run: Run, view: View | None = None) -> Outcome:
@@ -60,7 +57,6 @@ def execute(run: Run, view: View | None = None) -> Outcome:
         if run.config.launch.dry_run:
             return _rehearse(run, view)
         before = set(run.check())
-        began = time.time()
         run = run.prepare(lambda progress: view.prepare(_progress_text(progress)))
         tell(view, [finding for finding in of_the_run(run.require_sound()) if finding not in before])
         from mindrecipe.datacheck import quick_findings  # numpy: a tenth of a second that `check` need not pay
@@ -70,7 +66,7 @@ def execute(run: Run, view: View | None = None) -> Outcome:
         tell(view, rows)
         others = run.config.launch.node_rank and run.config.run.dir is not None
         start = nothing_to_do(run.derived) if others else decide(run.derived)
-        path = _join(run, began) if others and start is None else None
+        path = join(run, view) if others and start is None else None
         if path is None:
             start = start or decide(run.derived)
             for line in start.said:
@@ -139,26 +135,28 @@ def plan_of(run: Run, path: Path) -> LaunchPlan:
         ),
         total_steps=derived.total_steps,
         title=derived.config.run.name or "run",
-        resume_hint=resume_command(run.provenance.overrides, path, derived.config.run.dir),
+        resume_hint=resume_command(_typed(run), path, derived.config.run.dir),
         dry_run=launch_.dry_run,
         device_target=derived.hardware.target,
         disk_need=checkpoint_bytes(derived),
     )
 
 
+def _typed(run: Run) -> tuple[str, ...]:
+    """The overrides of the command that a person typed: of launch=ssh or slurm, where this one is of a host that they started."""
+    return tuple(json.loads(os.environ[HANDED_OVER])) if HANDED_OVER in os.environ else run.provenance.overrides
+
+
 def resume_command(overrides: tuple[str, ...], path: Path, run_dir: str | None = None) -> str:
     """The command line that goes on from the newest checkpoint of ``path``, from whatever folder; ``run_dir`` is run.dir as given."""
     keys = [word.lstrip("+").partition("=")[0] for word in overrides]
     kept = [word for word, key in zip(overrides, keys, strict=True) if key not in ("checkpoint.resume", "run.dir", "checkpoint.load")]
+    folder = config_dir()
+    flags = ["--config-dir", str(folder)] if folder is not None else []
     # a run.dir is kept: the run goes on beside it (<run.dir>-2), and the next one finds both
     if run_dir is None:
-        return shlex.join(["train", *kept, f"checkpoint.resume={_plain(str(path))}"])
-    return shlex.join(["train", *kept, f"run.dir={_plain(str(Path(run_dir).expanduser().absolute()))}", "checkpoint.resume=must"])
-
-
-def _plain(value: str) -> str:
-    """As an override, quoted only where Hydra needs it."""
-    return value if re.fullmatch(r"[\w./+-]+", value) else quoted(value)
+        return shlex.join(["train", *kept, f"checkpoint.resume={plain(str(path))}", *flags])
+    return shlex.join(["train", *kept, f"run.dir={plain(str(Path(run_dir).expanduser().absolute()))}", "checkpoint.resume=must", *flags])
 
 
 def tell(view: View, findings: list[Finding]) -> None:
@@ -210,29 +208,3 @@ def _settle(run: Run, start: Start, view: View) -> Path:
         os.rename(start.replaces, aside)
         view.note(f"what a run that died before its first checkpoint left there is now {aside}")
     return run.freeze(given, start)
-
-
-def _join(run: Run, began: float) -> Path | None:
-    """On another host than the first: the run directory that the first made for this very launch, waited for; None: it does not share our
-    folder. UserError where it has to.
-
-    It is known by its configuration and its age, and this host has not worked in it: another directory of that name is another launch's.
-    """
-    config = run.derived.config
-    given = Path(config.run.dir or "").expanduser().absolute()
-    wanted = config_hash(run.derived)
-    deadline = time.monotonic() + _SHARED_WAIT
-    while time.monotonic() < deadline:
-        for lock in given.parent.glob(f"{glob.escape(given.name)}*/{LOCK}"):
-            fresh = (lock.parent / CONFIG).stat().st_mtime > began - _SHARED_WAIT  # a restart writes the lock anew
-            fresh = fresh and not RunFiles(path=lock.parent).launch_log(config.launch.node_rank or 0, config.launch.nodes).exists()
-            if fresh and json.loads(lock.read_text(encoding="utf-8"))["config_hash"] == wanted:
-                return lock.parent
-        time.sleep(0.5)
-    if config.launch.max_restarts:
-        raise UserError(
-            f"the first host made no run directory {given} that this one can see: hosts that start again together share it",
-            where=f"launch.max_restarts={config.launch.max_restarts}",
-            mend="run.dir=<a folder that all hosts share>, or launch.max_restarts=0 and a scheduler that starts the command again",
-        )
-    return None

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mindrecipe.config.overrides import plain
 from mindrecipe.config.search_path import config_dir
 from mindrecipe.derive.surroundings import resolve
 from mindrecipe.errors import EXIT_OK, UserError
-from mindrecipe.freeze import choose_dir
+from mindrecipe.freeze import choose_dir, numbered
 from mindrecipe.launch import slurm, ssh
 from mindrecipe.measure.outcome import Outcome
 from mindrecipe.measure.view import View
+from mindrecipe.resume import decide
+from mindrecipe.runfiles import HANDED_OVER
 
 if TYPE_CHECKING:
     from mindrecipe.run import Run
@@ -21,49 +26,87 @@ if TYPE_CHECKING:
 _OURS = {"launch", "launch.mode", "launch.hosts", "launch.submit", "launch.sbatch_args", "launch.nodes", "launch.node_rank", "run.dir"}
 _OURS |= {"launch.master_addr", "launch.devices_per_node", "launch.workers", "launch.dry_run", "checkpoint.resume"}
 _TRAIN = "from mindrecipe.cli.train import main; main()"
+_WORDS = ("never", "auto", "must")
 
 
 def hand_over(run: Run, view: View) -> Outcome:
     """Start ``run`` as launch.mode says, or only write or print what would (launch.submit=false, launch.dry_run=true)."""
-    return _slurm(run, view) if run.derived.config.launch.mode == "slurm" else _ssh(run, view)
+    place = _place(run)
+    if place.finished is not None:
+        view.say(place.finished)
+        return Outcome(state="completed", exit_code=EXIT_OK, notes=(place.finished,))
+    return _slurm(run, place, view) if run.derived.config.launch.mode == "slurm" else _ssh(run, place, view)
 
 
-def _command(run: Run, resume: str) -> tuple[str, ...]:
-    """`train` for every node, in this Python, with what all nodes must have in common; resumed as ``resume`` says."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """The run directory of all hosts, what they are to resume, and whether there is nothing to do (what to tell then)."""
+
+    directory: Path
+    resume: str
+    finished: str | None = None
+
+
+def _place(run: Run) -> _Place:
+    """What each host is told, so that all mean the same, also when the job is started again.
+
+    Hosts are given a run.dir, and look for earlier runs beside it only: "the runs of that name" are looked at here. A Slurm job that starts
+    from a named place gets a run directory of its own, which tells a first start from a later one.
+    """
+    config = run.derived.config
+    resume = config.checkpoint.resume
+    given = Path(config.run.dir).expanduser().absolute() if config.run.dir is not None else None
+    if given is not None and (resume in _WORDS or config.launch.mode == "ssh"):
+        return _Place(directory=given, resume=resume)
+    if resume == "never" or not (resume in _WORDS or resume.isdigit()):
+        return _Place(directory=choose_dir(run.derived), resume=resume)
+    start = decide(run.derived)
+    directory = choose_dir(run.derived) if given is None else numbered(given)
+    if start.finished is not None:
+        return _Place(directory=start.finished, resume=resume, finished="; ".join(start.said))
+    return _Place(directory=directory, resume=str(start.resume.path) if start.resume is not None else resume)
+
+
+def _command(run: Run, place: _Place) -> tuple[str, ...]:
+    """`train` for every node, in this Python, with what all nodes must have in common but for checkpoint.resume."""
     launch = run.derived.config.launch
     kept = [word for word in run.provenance.overrides if word.lstrip("+").partition("=")[0] not in _OURS]
-    words = [*kept, f"run.dir={_directory(run)}", f"launch.nodes={launch.nodes}", f"launch.devices_per_node={launch.devices_per_node}"]
+    kept += [
+        f"run.dir={plain(str(place.directory))}",
+        f"launch.nodes={launch.nodes}",
+        f"launch.devices_per_node={launch.devices_per_node}",
+    ]
     folder = config_dir()
     flags = ["--config-dir", str(folder)] if folder is not None else []
-    return ("env", "PYTHONSAFEPATH=1", sys.executable, "-c", _TRAIN, *words, "launch.mode=auto", f"checkpoint.resume={resume}", *flags)
+    environ = ("env", "PYTHONSAFEPATH=1", f"{HANDED_OVER}={json.dumps(run.provenance.overrides)}")
+    return (*environ, sys.executable, "-c", _TRAIN, *flags, *kept, "launch.mode=auto")
 
 
-def _directory(run: Run) -> Path:
-    given = run.derived.config.run.dir
-    return Path(given).expanduser().absolute() if given is not None else choose_dir(run.derived)
-
-
-def _slurm(run: Run, view: View) -> Outcome:
+def _slurm(run: Run, place: _Place, view: View) -> Outcome:
     config = run.derived.config
     name = config.run.name or "run"
     folder = Path(config.run.root).expanduser().absolute() / "slurm"
-    resume = "auto" if config.checkpoint.resume == "never" else config.checkpoint.resume  # a requeued job must get on
+    again = place.resume if place.resume in ("auto", "must") else "auto"  # a requeued job must get on
+    named = f"checkpoint.resume={plain(place.resume)}" if place.resume not in _WORDS else None
     job = slurm.SlurmJob(
         name=name,
         nodes=config.launch.nodes,
         folder=Path.cwd(),
         logs=folder,
-        command=_command(run, resume),
+        command=_command(run, place),
+        resume=f"checkpoint.resume={again}",
+        first=(named, place.directory) if named is not None else None,
         args=tuple(config.launch.sbatch_args),
     )
     if config.launch.dry_run:
         for line in ("# dry run: nothing was written or submitted", *job.script().splitlines()):
             view.say(line)
         return Outcome(state="dry_run", exit_code=EXIT_OK)
-    script = folder / f"{_directory(run).name}.sbatch"
+    script = folder / f"{place.directory.name}.sbatch"
+    text = job.script()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        script.write_text(job.script(), encoding="utf-8")
+        script.write_text(text, encoding="utf-8")
     except OSError as fault:
         raise UserError(f"can't write {script}: {fault.strerror}", mend="run.root=<a folder of yours>") from fault
     view.say(f"written: {script}")
@@ -71,7 +114,7 @@ def _slurm(run: Run, view: View) -> Outcome:
     return Outcome(state="completed", exit_code=EXIT_OK)
 
 
-def _ssh(run: Run, view: View) -> Outcome:
+def _ssh(run: Run, place: _Place, view: View) -> Outcome:
     config = run.derived.config
     hosts = tuple(config.launch.hosts)
     for host in hosts:
@@ -83,7 +126,7 @@ def _ssh(run: Run, view: View) -> Outcome:
                 f"the host name {name} does not resolve", where=f"launch.hosts=[{','.join(hosts)}]", mend="an address"
             ) from fault
     master = str(resolve(hosts[0].rpartition("@")[2])) if len(hosts) > 1 else config.launch.master_addr
-    command = (*_command(run, config.checkpoint.resume), f"launch.master_addr={master}")
+    command = (*_command(run, place), f"checkpoint.resume={plain(place.resume)}", f"launch.master_addr={plain(master)}")
     job = ssh.SshJob(hosts=hosts, folder=Path.cwd(), command=command, grace=config.launch.stop_grace + 10)
     if config.launch.dry_run:
         view.say("# dry run: nothing was started")

@@ -20,6 +20,7 @@ from mindrecipe.errors import UserError
 from mindrecipe.fit import check_layout, check_parameters, check_ranks, check_same_run, first_step, story
 from mindrecipe.launch.claim import holder, taken
 from mindrecipe.lower.place import Resume
+from mindrecipe.measure.artifacts import resumed_from
 from mindrecipe.runfiles import LOCK, RunFiles
 
 
@@ -77,15 +78,34 @@ def _automatic(derived: Derived, must: bool, load: str | None, own: Path | None)
     place = str(derived.config.run.dir or Path(derived.config.run.root) / (derived.config.run.name or ""))
     if broken:
         raise _not_whole(place, broken)
+    dead = Path(derived.config.run.dir).expanduser().absolute() if derived.config.run.dir is not None else None
+    replaces = dead if dead in looked else None
+    died = own or next(iter(looked), None)
+    if died is not None and (origin := _origin(died)) is not None:
+        start = _from_path(derived, origin.path)
+        said = f"{died} has no checkpoint, and had itself gone on from step {origin.step} of another run"
+        return replace(start, said=(said, *start.said), replaces=replaces)
     if must:
         raise UserError(
             f"checkpoint.resume=must found no complete checkpoint under {place} ({len(looked)} earlier runs)",
             mend="checkpoint.resume=never to start from scratch",
         )
     begins = f"starting from the weights in {load}" if load else "starting from scratch"
-    dead = Path(derived.config.run.dir).expanduser().absolute() if derived.config.run.dir is not None else None
     said = f"resume=auto: no checkpoint under {place}, {begins}"
-    return Start(said=(said,), load=load, replaces=dead if dead in looked else None)
+    return Start(said=(said,), load=load, replaces=replaces)
+
+
+def _origin(run: Path) -> Resume | None:
+    """The checkpoint of another run that ``run`` was started from, a place that was once asked for by name; None: it began from scratch."""
+    try:
+        found = resumed_from(run)
+        origin = Resume(folder=found["checkpoint"], file_name=found["file"], step=found["step"]) if found else None
+    except (ValueError, KeyError, TypeError) as fault:
+        raise UserError(
+            f"{run / LOCK} can't be read, which says what the run there was started from: {fault}",
+            mend="another run.dir, with checkpoint.resume=<the run directory or checkpoint folder to go on from>, or never",
+        ) from fault
+    return None if origin is None or run in origin.path.parents else origin
 
 
 def _of_step(derived: Derived, step: int, own: Path | None) -> Start:

@@ -11,6 +11,8 @@ LOGS = "logs"
 METRICS = "metrics.jsonl"
 #: the variable that names the file in which a job of a sweep tells its run directory
 SWEEP_JOB = "MINDRECIPE_SWEEP_JOB"
+#: the variable that tells the hosts of launch=ssh and launch=slurm the overrides of the command that started them all, as JSON
+HANDED_OVER = "MINDRECIPE_HANDED_OVER"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,4 +150,4 @@ def test_a_broken_view_takes_the_ranks_down_with_it(plan: Plan, run_dir: Path) -
     view.step = step  # type: ignore[method-assign, assignment]
     with pytest.raises(BrokenPipeError):
         launch(plan(2, FAKE_STEPS=2000), view)
-    assert summary_of(run_dir)["state"] == "interrupted"
+    assert summary_of(run_dir)["state"] == "failed"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import Streams
 
 from mindrecipe.errors import UserError
-from mindrecipe.launch import LaunchPlan, RestartPolicy, together
+from mindrecipe.launch import LaunchPlan, RestartPolicy, peers, together
 from mindrecipe.launch.peers import Peers
 from mindrecipe.launch.signals import StopSignals
 from mindrecipe.launch.together import Together
@@ -108,3 +113,55 @@ def test_a_fault_of_the_first_host_ends_the_others(plan: Plan) -> None:
 def test_without_restarts_nobody_waits(plan: Plan) -> None:
     second = host(plan, 1, restarts=RestartPolicy())
     assert second.follow().wait is None
+
+
+@pytest.mark.parametrize("failing", ["utime", "fsync"])
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.ENOSPC])
+def test_signs_of_life_go_on_whatever_one_of_them_meets(plan: Plan, monkeypatch: pytest.MonkeyPatch, failing: str, number: int) -> None:
+    """A stale handle, an error of the network's, a full disk as it comes again: this host lives, and is not gone to the others."""
+    monkeypatch.setattr(peers, "BEAT", 0.01)
+    said: list[str] = []
+    asked = plan(1, nodes=2, node_rank=1)
+    bad, real = threading.Event(), getattr(os, failing)
+    met = threading.Semaphore(0)
+
+    def fail(*given: Any) -> None:
+        if bad.is_set():
+            met.release()
+            raise OSError(number, os.strerror(number))
+        real(*given)
+
+    monkeypatch.setattr(os, failing, fail)
+    with Peers(asked, said.append):
+        here = asked.run_dir / "hosts/here.node_1.json"
+        bad.set()
+        if failing == "fsync":  # the first host has set the folder aside
+            here.unlink()
+        for _ in range(3):
+            assert met.acquire(timeout=100)
+        bad.clear()
+        deadline = time.monotonic() + 100
+        while not here.exists():
+            assert time.monotonic() < deadline, "the beat has ended"
+            time.sleep(0.01)
+        seen = here.stat().st_mtime_ns
+        while here.stat().st_mtime_ns == seen:
+            assert time.monotonic() < deadline, "the beat has ended"
+            time.sleep(0.01)
+    assert len(said) == 1 and os.strerror(number) in said[0]
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
+def test_a_file_that_can_not_be_read_just_now_is_read_at_the_next_look(plan: Plan, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    first, second = host(plan, 0), host(plan, 1)
+    with first.peers, second.peers:
+        second.peers.ended(Outcome(state="completed", exit_code=0))
+
+        def fail(*given: Any, **more: Any) -> None:
+            raise OSError(number, os.strerror(number))
+
+        with monkeypatch.context() as broken:
+            broken.setattr(Path, "read_text", fail)
+            broken.setattr(Path, "stat", fail)
+            assert first.peers.end(1) is None and first.peers.here() == {} and first.peers.sign_of_life(1) == 0
+        assert first.peers.end(1) is not None and first.peers.sign_of_life(1) != 0

@@ -16,6 +16,7 @@ from typing import NoReturn
 from rich.console import Console
 from rich.text import Text
 
+from mindrecipe.cli.output import readers_are_outlived
 from mindrecipe.config.findings import Finding
 from mindrecipe.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError, UserErrors
 
@@ -78,6 +79,8 @@ def run_guarded(work: Callable[[], int]) -> NoReturn:
         stderr().print("interrupted")
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
+        if readers_are_outlived():
+            raise  # a fault of ours, and never a success
         # the reader of our pipe left (`mindrecipe ls | head`): not a fault, and nobody to tell
         _silence()
         code = EXIT_OK

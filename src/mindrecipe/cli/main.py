@@ -9,8 +9,13 @@ from typing import Annotated, NoReturn
 import typer
 
 from mindrecipe.cli.console import run_guarded
+from mindrecipe.cli.output import outlive_readers
 from mindrecipe.cli.verbs import VERBS, load
 from mindrecipe.errors import EXIT_OK
+
+#: verbs that train, or whose exit code is a verdict: a reader that leaves (`mindrecipe compare | tee log`) makes no success of it
+_ANSWERS = {"bench", "check", "compare", "data", "diagnose", "diff", "doctor", "drill", "evaluate", "grid", "ladder", "plan", "scale"}
+_ANSWERS |= {"simulate"}
 
 
 def _version(wanted: bool) -> None:
@@ -51,6 +56,8 @@ def build(verbs: list[str]) -> typer.Typer:
 def main() -> NoReturn:
     """Entry point of `mindrecipe`."""
     asked = [word for word in sys.argv[1:2] if word in VERBS]
+    if _ANSWERS.intersection(asked):
+        outlive_readers()
     run_guarded(lambda: _run(asked or list(VERBS)))
 
 

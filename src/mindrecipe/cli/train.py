@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from mindrecipe.cli.console import STRICT, Stopped, run_guarded
+from mindrecipe.cli.output import outlive_readers
 from mindrecipe.errors import EXIT_OK, UserError
 from mindrecipe.runfiles import SWEEP_JOB
 
@@ -64,7 +65,10 @@ def run_once(overrides: list[str]) -> int:
     """Compose, check, prepare the data, freeze and launch one run."""
     from mindrecipe.run import Run
 
-    return Run.from_overrides(overrides).launch().exit_code
+    run = Run.from_overrides(overrides)
+    if not run.config.launch.dry_run:
+        outlive_readers()
+    return run.launch().exit_code
 
 
 def _use_config_dir(folder: str | None) -> None:
@@ -92,6 +96,8 @@ def _hydra(args: argparse.Namespace, argv: list[str]) -> int:
         normalized = normalize(overrides, sweep=args.multirun)
         raise_errors(list(normalized.findings))
         overrides = list(normalized.overrides)
+    if args.multirun:
+        outlive_readers()
     flags = _without_config_dir([word for word in argv if word not in args.overrides])
     compose.prepare()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing: we say it in our words
@@ -132,12 +138,17 @@ def _train_in_process(more: Mapping[str, str]) -> None:
     from hydra.core.hydra_config import HydraConfig
 
     from mindrecipe.config.search_path import config_dir
+    from mindrecipe.launch.processes import die_with
 
     folder = config_dir()
     flags = ["--config-dir", str(folder)] if folder is not None else []
     words = [*HydraConfig.get().overrides.task, *flags]
     safe = {**os.environ, **more, "PYTHONSAFEPATH": "1"}  # `python -c` would look for libraries in the current folder first
-    process = subprocess.Popen([sys.executable, "-c", "from mindrecipe.cli.train import main; main()", *words], env=safe)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from mindrecipe.cli.train import main; main()", *words],
+        env=safe,
+        preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call; kill -9 of the sweep ends its job too
+    )
     try:
         code = process.wait()
     except KeyboardInterrupt:

@@ -185,6 +185,19 @@ def quoted(value: str) -> str:
     return '"' + re.sub(r'(\\*)("|\Z)', lambda found: found[1] * 2 + ('\\"' if found[2] else ""), value) + '"'
 
 
+def plain(value: str) -> str:
+    """The text ``value`` as an override's value: bare where Hydra reads it so, else in quotes; never an interpolation or a number."""
+    if re.fullmatch(r"[A-Za-z/][\w./+-]*|\d+\.\d+\.[\w.]+", value, re.ASCII) and value.lower() not in (
+        "null",
+        "true",
+        "false",
+        "nan",
+        "inf",
+    ):
+        return value
+    return quoted(re.sub(r"(\\*)\$\{", lambda found: found[1] * 2 + r"\${", value))
+
+
 def _parses(text: str) -> bool:
     try:
         OverridesParser.create().parse_override(text)

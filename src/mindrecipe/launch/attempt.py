@@ -36,7 +36,8 @@ def attempt(
     """Start the ranks and see them to their end; summary.json is written whatever the end, and other hosts are told.
 
     ``said`` is what the first host tells the others of an attempt that is not the first: they may start once the directory is ready.
-    A fault of the launcher itself (or a pipe closed by its reader) ends the ranks too, before it is raised.
+    A fault of the launcher itself (or of its view) ends the ranks too, before it is raised; a reader of its output that leaves is none, see
+    cli/output.py.
     """
     started = time.time()
     run_id = uuid.uuid4().hex
@@ -114,7 +115,7 @@ def _sum_up(plan: LaunchPlan, ending: Ending, earlier: list[StepRecord], started
 
 
 def _broken(plan: LaunchPlan, error: BaseException) -> Outcome:
-    """The launcher itself failed, or what it wrote to was closed."""
-    state = "interrupted" if isinstance(error, BrokenPipeError | KeyboardInterrupt) else "failed"
+    """The launcher itself failed."""
+    state = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
     told = RankError(rank=None, type=type(error).__name__, message=str(error), log=str(plan.launch_log), time=time.time())
     return Outcome(state=state, exit_code=EXIT_FAILED, errors=(told,))

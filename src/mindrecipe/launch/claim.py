@@ -48,7 +48,7 @@ def holder(run_dir: Path) -> str | None:
     except OSError:
         return None
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: another that only looks is no holder
     except BlockingIOError:
         return os.read(file, 32).decode() or "?"
     finally:

@@ -46,7 +46,7 @@ def launch(plan: LaunchPlan, view: View, again: Again | None = None) -> Outcome:
     with ExitStack() as held:
         if plan.node == 0:
             held.enter_context(Claim(plan.run_dir))
-        peers = held.enter_context(Peers(plan))
+        peers = held.enter_context(Peers(plan, view.note))
         ballast = held.enter_context(Ballast(plan.run_dir))
         held.callback(view.close)
         signals = held.enter_context(StopSignals())

@@ -9,11 +9,12 @@ Each is written in one piece. Without a shared directory msrun's heartbeats tell
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,7 +27,14 @@ from mindrecipe.measure.outcome import Outcome, RankError
 BEAT = 10.0
 """Seconds between two signs of life."""
 FOLDER = "hosts"
+_PASSES = (errno.ESTALE, errno.EIO, errno.ENOENT)
+"""A file that another host replaces while this one reads it, or that a network disk can't show just now: the next look tells."""
 _ERROR = ("rank", "type", "message", "log", "time", "step")
+
+
+def here_of(folder: Path, node: int) -> Path:
+    """The file whose time goes on as long as the launcher of ``node`` lives, in the ``folder`` of a run directory."""
+    return folder / f"here.node_{node}.json"
 
 
 class Peers:
@@ -35,8 +43,10 @@ class Peers:
     ``attempt`` is the number of the one that runs or has ended last. What an earlier launch of the same directory left is set aside.
     """
 
-    def __init__(self, plan: LaunchPlan) -> None:
+    def __init__(self, plan: LaunchPlan, tell: Callable[[str], None] = lambda _: None) -> None:
+        """``tell`` hears, once, of a sign of life that could not be given; from a thread of its own."""
         self.attempt = 1
+        self._tell = tell
         self.others = range(1, plan.nodes) if plan.node == 0 else range(1)
         self._node = plan.node
         self._several = plan.nodes > 1
@@ -102,8 +112,12 @@ class Peers:
 
     def sign_of_life(self, node: int) -> int:
         """A number that goes on as long as the launcher of ``node`` lives; 0 before it has come."""
-        path = self._here(node)
-        return path.stat().st_mtime_ns if path.exists() else 0
+        try:
+            return self._here(node).stat().st_mtime_ns
+        except OSError as error:
+            if error.errno not in _PASSES:
+                raise
+            return 0
 
     def next(self, said: Sequence[str]) -> None:
         """Another attempt begins, and the run directory is ready for it: the first host tells those that wait for this."""
@@ -126,14 +140,25 @@ class Peers:
         self._write(self._here(self._node), {"restarts": self._restarts})
 
     def _live(self) -> None:
+        """Whatever one sign of life meets (a full disk, a stale handle, an error of the network's): the next one is tried, as this host
+        lives, and the others take silence for its death."""
+        told = False
         while not self._leaves.wait(BEAT):
             try:
-                os.utime(self._here(self._node))  # no bytes: a full disk takes it too
-            except FileNotFoundError:  # the first host came after us, and has set an earlier launch's folder aside
-                self._come()
+                self._sign()
+            except OSError as error:
+                if not told:
+                    self._tell(f"warning: no sign of life could be given in {self._folder} ({error.strerror}): it is tried again")
+                told = True
+
+    def _sign(self) -> None:
+        try:
+            os.utime(self._here(self._node))  # no bytes: a full disk takes it too
+        except FileNotFoundError:  # the first host came after us, and has set an earlier launch's folder aside
+            self._come()
 
     def _here(self, node: int) -> Path:
-        return self._folder / f"here.node_{node}.json"
+        return here_of(self._folder, node)
 
     def _end(self, node: int, attempt: int | None = None) -> Path:
         return self._folder / f"end_{attempt or self.attempt}.node_{node}.json"
@@ -144,7 +169,9 @@ class Peers:
     def _read(self, path: Path) -> dict[str, Any] | None:
         try:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except OSError as error:
+            if error.errno not in _PASSES:
+                raise
             return None
         return found
 

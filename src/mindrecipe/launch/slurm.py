@@ -6,6 +6,7 @@ the requeued job resumes.
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -26,35 +27,57 @@ export MASTER"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """``command`` is `train` and its words, without the place of the node. ``args`` are further #SBATCH options, as they are."""
+    """``command`` is `train` and its words, without the place of the node. ``args`` are further #SBATCH options, as they are.
+
+    ``resume`` is the override by which a start goes on; ``first`` another one in its place, as long as the run directory is not there.
+    """
 
     name: str
     nodes: int
     folder: Path
     logs: Path
     command: tuple[str, ...]
+    resume: str
+    first: tuple[str, Path] | None = None
     args: tuple[str, ...] = ()
 
     def script(self) -> str:
-        """The sbatch script."""
+        """The sbatch script. UserError where an option can't be written into one."""
         options = [
-            f"--job-name={self.name}",
+            f"--job-name={escaped(self.name)}",
             f"--nodes={self.nodes}",
             "--ntasks-per-node=1",
-            f"--output={self.logs}/slurm-%j.out",
+            f"--output={escaped(str(self.logs).replace('%', '%%'))}/slurm-%j.out",
             "--open-mode=append",
             "--requeue",
             f"--signal=TERM@{NOTICE}",
             *self.args,
         ]
+        for option in options:
+            if len(option.splitlines()) > 1:
+                raise UserError(f"a line of an sbatch script can't hold {option!r}", mend="a name without a line break")
         place = '"launch.node_rank=$SLURM_NODEID" "launch.master_addr=$MASTER"' if self.nodes > 1 else ""
-        inner = f"exec {shlex.join(self.command)} {place}".rstrip()
+        resume = shlex.quote(self.resume) if self.first is None else '"$RESUME"'
+        inner = f"exec {shlex.join(self.command)} {resume} {place}".rstrip()
         lines = ["#!/usr/bin/env bash", *(f"#SBATCH {option}" for option in options), "set -euo pipefail"]
         if self.nodes > 1:
             lines.append(_MASTER)
+        if self.first is not None:
+            named, directory = self.first
+            lines += [
+                "# The named place is for the job's first start: once its run directory is there, it goes on from its own checkpoints",
+                f"RESUME={shlex.quote(named)}",
+                f"if [ -e {shlex.quote(str(directory))} ]; then RESUME={shlex.quote(self.resume)}; fi",
+                "export RESUME",
+            ]
         lines.append(f"cd {shlex.quote(str(self.folder))}")
         lines.append(f"exec srun --kill-on-bad-exit=1 bash -c {shlex.quote(inner)}")
         return "\n".join(lines) + "\n"
+
+
+def escaped(text: str) -> str:
+    """``text`` as one word of an #SBATCH line, by backslashes: Slurm's quotes are not a shell's, as a backslash counts in them too."""
+    return re.sub(r"[^\w@%+=:,./-]", lambda found: f"\\{found[0]}", text)
 
 
 def submit(script: Path) -> str:

@@ -40,7 +40,8 @@ class Together:
         plan = self.plan
         if plan.nodes == 1 or plan.node > 0 or plan.restarts.max_restarts == 0:
             return
-        self.view.note(f"waiting for {plan.nodes - 1} other host{'s' * (plan.nodes > 2)}")
+        awaited = f"{plan.nodes - 1} other host{'s' * (plan.nodes > 2)}"
+        self.view.note(f"waiting for {awaited} to come to {plan.run_dir}, at most {plan.cluster_time_out} s (launch.cluster_time_out)")
         self._wait(lambda: True if len(self.peers.here()) == plan.nodes - 1 else None, plan.cluster_time_out)
         if self.signals.received:
             return

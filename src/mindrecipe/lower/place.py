@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,6 +13,11 @@ class Resume:
     folder: str
     file_name: str | None
     step: int
+
+    @property
+    def path(self) -> Path:
+        """The checkpoint as checkpoint.resume names it."""
+        return Path(self.folder) if self.file_name is None else Path(self.folder) / "rank_0" / self.file_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

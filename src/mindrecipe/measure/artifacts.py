@@ -31,8 +31,14 @@ def unigram_entropy(run_dir: Path) -> float | None:
 
 def resumed_step(run_dir: Path) -> int:
     """The step of the checkpoint that the run goes on from, from its lock; 0 for a run from scratch."""
-    resume = _derived(run_dir).get("resume")
+    resume = resumed_from(run_dir)
     return int(resume["step"]) if resume else 0
+
+
+def resumed_from(run_dir: Path) -> dict[str, Any] | None:
+    """The checkpoint that the run goes on from (``checkpoint``, a folder; ``file``, of rank 0, or None; ``step``); None: from scratch."""
+    found: dict[str, Any] | None = _derived(run_dir).get("resume")
+    return found
 
 
 def grad_clip(run_dir: Path) -> float | None:
