@@ -14,13 +14,16 @@ import pytest
 
 from checkpoints.files import ckpt_entry, write_ckpt, write_iteration
 from mends import quick
+from mindrecipe.again import again
 from mindrecipe.checkpoints import manifest
+from mindrecipe.checkpoints.find import find
 from mindrecipe.data.spec import DataFacts
 from mindrecipe.errors import UserError
 from mindrecipe.execute import _join, _require_dir, resume_command
 from mindrecipe.launch.claim import Claim
 from mindrecipe.lower import Place
-from mindrecipe.resume import Start, again, decide, earlier_runs, nothing_to_do
+from mindrecipe.measure.record import event, to_line
+from mindrecipe.resume import Start, decide, earlier_runs, nothing_to_do
 from mindrecipe.run import Run
 from mindrecipe.runfiles import LOCK
 
@@ -297,6 +300,63 @@ def finished(run: Run, path: Path, step: int) -> Path:
     manifest.begin(folder)
     manifest.write(folder, manifest.make(folder, [file], step=step, rank=0, world=1))
     return file
+
+
+def test_a_run_that_was_rolled_back_does_not_meet_what_it_left_behind(here: Path) -> None:
+    """Neither in the attempt after the next nor in a later run; and what the next one saves is kept, not what lies beyond it."""
+    run = ready("run.dir=exp1")
+    for step in (10, 20, 25):
+        finished(run, here / "exp1", step)
+    path, folder = here / "exp1", here / "exp1/checkpoint"
+    start = again(run.derived, path, 20)
+    assert start.resume is not None and start.resume.step == 10
+    assert start.said[-1] == f"checkpoints of later steps (20, 25) are now in {folder / 'aside_1'}"
+    finished(run, path, 12)
+    assert manifest.prune(folder, 1) == [10] and [each.step for each in find(path).complete] == [12]
+    start = again(run.derived, path, None)
+    assert start.resume is not None and start.resume.step == 12 and len(start.said) == 1
+    later = decide(ready("run.dir=exp1", "checkpoint.resume=must").derived)
+    assert later.resume is not None and later.resume.step == 12
+    kept = decide(ready(f"checkpoint.resume={folder / 'aside_1'}").derived)
+    assert kept.resume is not None and kept.resume.step == 25, "nothing is lost: who wants it can have it"
+
+
+def test_a_broken_checkpoint_that_is_passed_over_pushes_no_good_one_out(here: Path) -> None:
+    run = ready("run.dir=exp1")
+    finished(run, here / "exp1", 10)
+    change_a_byte(finished(run, here / "exp1", 20))
+    start = again(run.derived, here / "exp1", None)
+    assert start.resume is not None and start.resume.step == 10 and "(20) are now in" in start.said[-1]
+    finished(run, here / "exp1", 12)
+    assert manifest.prune(here / "exp1/checkpoint", 2) == []
+
+
+def test_what_one_rank_had_finished_beyond_is_no_part_of_the_next_checkpoint(here: Path) -> None:
+    """Rank 0 would finish step 20 anew, count the other's old share as its own time, and delete the last good one."""
+    run = ready("run.dir=exp1", "parallel=data", "launch.workers=2")
+    folder = run.freeze(here / "exp1") / "checkpoint"
+    manifest.begin(folder)
+    for step, rank in ((10, 0), (10, 1), (20, 1)):
+        file = write_ckpt(folder / f"rank_{rank}/x_rank_{rank}-1_{step}.ckpt", shapes(run), step=step)
+        manifest.write(folder, manifest.make(folder, [file], step=step, rank=rank, world=2))
+    start = again(run.derived, here / "exp1", 20)
+    assert start.resume is not None and start.resume.step == 10 and len(start.said) == 1
+    assert set(manifest.read(folder)) == {10} and not file.exists()
+
+
+@pytest.mark.parametrize("word", ["never", "auto"])
+def test_a_roll_back_never_starts_from_scratch_in_silence(here: Path, word: str) -> None:
+    run = ready("run.dir=exp1", f"checkpoint.resume={word}")
+    finished(run, here / "exp1", 20)
+    start = again(run.derived, here / "exp1", 20)
+    assert start.resume is None and start.said[0] == "no checkpoint was saved before step 20: starting again where the run began"
+    assert start.said[-1].startswith("checkpoints of later steps (20) are now in")
+    told = [to_line(event("checkpoint", 0, 1, step=step)) for step in (10, 20)]
+    (here / "exp1/logs/rank_0.events.jsonl").write_text("".join(told))
+    finished(run, here / "exp1", 30)
+    with pytest.raises(UserError, match="no checkpoint before step 30 under .*though one of step 20 was saved: it is gone"):
+        again(run.derived, here / "exp1", 30)
+    assert [each.step for each in find(here / "exp1").complete] == [30], "a refusal moves nothing"
 
 
 def change_a_byte(path: Path) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mindrecipe.again import again
 from mindrecipe.config.findings import Finding, raise_errors
 from mindrecipe.config.overrides import quoted
 from mindrecipe.data.api import Progress
@@ -26,7 +27,7 @@ from mindrecipe.launch import LaunchPlan, Outcome, RestartPolicy, launch, prefli
 from mindrecipe.lower.outside import environment, msrun_options
 from mindrecipe.lower.residue import passed_through
 from mindrecipe.measure.view import View, make_view
-from mindrecipe.resume import Start, again, decide, nothing_to_do
+from mindrecipe.resume import Start, decide, nothing_to_do
 from mindrecipe.rules.this_host import of_the_run
 from mindrecipe.runfiles import CONFIG, LOCK, SWEEP_JOB, RunFiles
 from mindrecipe.simulated import carry_out

@@ -71,12 +71,12 @@ def _automatic(derived: Derived, must: bool, load: str | None, own: Path | None)
             return Start(said=(done,), finished=run)
         found = trusted(find(run))
         if found.complete:
-            start = _from(derived, run, Found(found.complete, (*broken, *found.broken)))
+            start = begin_from(derived, run, Found(found.complete, (*broken, *found.broken)))
             return replace(start, continues=run)
-        broken += found.broken if _had_some(derived, run) else ()
+        broken += found.broken if had_some(derived, run) else ()
     place = str(derived.config.run.dir or Path(derived.config.run.root) / (derived.config.run.name or ""))
     if broken:
-        raise _not_whole(place, broken)
+        raise not_whole(place, broken)
     if must:
         raise UserError(
             f"checkpoint.resume=must found no complete checkpoint under {place} ({len(looked)} earlier runs)",
@@ -95,9 +95,9 @@ def _of_step(derived: Derived, step: int, own: Path | None) -> Start:
     for run in looked:
         if holder(run) is not None:
             raise taken(run)
-        found = trusted(Found(_only(find(run), step, None).complete, ()))
+        found = trusted(Found(only(find(run), step, None).complete, ()))
         if found.complete:
-            return replace(_from(derived, run, Found(found.complete, (*broken, *found.broken))), continues=run)
+            return replace(begin_from(derived, run, Found(found.complete, (*broken, *found.broken))), continues=run)
         broken += found.broken
     there = sorted({each.step for run in looked for each in find(run).complete if each.step != step})
     told = f"; not whole: {_told(*broken[-1])}" if broken else ""
@@ -150,11 +150,11 @@ def _from_path(derived: Derived, path: Path) -> Start:
     found = trusted(find(path))
     if not found.complete:
         beside = path.is_file() and len(find(path.parent).complete) > 1
-        raise _not_whole(path, found.broken, mend=f"checkpoint.resume={path.parent}" if beside else None)
-    return _from(derived, path, found)
+        raise not_whole(path, found.broken, mend=f"checkpoint.resume={path.parent}" if beside else None)
+    return begin_from(derived, path, found)
 
 
-def _not_whole(place: Path | str, broken: Sequence[tuple[Path, str]], mend: str | None = None) -> UserError:
+def not_whole(place: Path | str, broken: Sequence[tuple[Path, str]], mend: str | None = None) -> UserError:
     """The fault of checkpoints none of which can be trusted: nobody should start afresh unasked."""
     told = f"; not whole: {_told(*broken[-1])}" if broken else ""
     scratch = "checkpoint.resume=never to start from scratch, in a run.dir of its own"
@@ -165,13 +165,13 @@ def _told(path: Path, why: str) -> str:
     return f"{path.name} ({why.removeprefix(path.name).lstrip(': ')})"
 
 
-def _had_some(derived: Derived, run: Path) -> bool:
+def had_some(derived: Derived, run: Path) -> bool:
     """Whether a checkpoint of ``run`` was once whole, as far as it is known: else what lies there is what a killed process left."""
     folder = RunFiles(path=run).checkpoints
     return manifest.finished(folder, derived.device_num) != set() or bool(manifest.damaged(folder))
 
 
-def _from(derived: Derived, path: Path, found: Found) -> Start:
+def begin_from(derived: Derived, path: Path, found: Found) -> Start:
     """From the newest of ``found``, which can be trusted, below ``path``."""
     newest = found.complete[-1]
     check_layout(derived, newest)
@@ -190,26 +190,7 @@ def _from(derived: Derived, path: Path, found: Found) -> Start:
     return Start(Resume(folder=str(newest.folder), file_name=newest.file_name, step=begins), tuple(said))
 
 
-def again(derived: Derived, run: Path, before: int | None) -> Start:
-    """Where a failed run goes on in its own directory: its newest good checkpoint (``before`` a step), else where it first started.
-
-    All ranks' files lie in it, and only what all of them have finished counts: one that a rank was killed at is no checkpoint yet.
-    UserError where there are checkpoints and none of them is whole: then nobody should start afresh unasked.
-    """
-    finished = manifest.finished(RunFiles(path=run).checkpoints, derived.device_num)
-    found = find(run)
-    if finished is not None:
-        found = Found(tuple(each for each in found.complete if each.step in finished), found.broken if _had_some(derived, run) else ())
-    found = trusted(_only(found, None, before))
-    if found.complete:
-        return _from(derived, run, found)
-    if found.broken:
-        raise _not_whole(run, found.broken)
-    start = decide(derived, run)
-    return replace(start, said=start.said or ("no checkpoint yet: starting again from the beginning",))
-
-
-def _only(found: Found, step: int | None, before: int | None) -> Found:
+def only(found: Found, step: int | None, before: int | None) -> Found:
     """The checkpoints of ``step``, or those ``before`` one."""
     kept = [each for each in found.complete if (step is None or each.step == step) and (before is None or each.step < before)]
     return Found(tuple(kept), found.broken)

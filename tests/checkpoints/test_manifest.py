@@ -81,6 +81,16 @@ def test_the_last_good_one_is_never_deleted(tmp_path: Path) -> None:
     assert steps(tmp_path) == [30]
 
 
+def test_a_rank_that_does_not_see_the_first_counts_no_step_that_may_be_rolled_back(tmp_path: Path) -> None:
+    """On a disk of another host: whether step 20 stays is known there only once later steps have come."""
+    manifest.begin(tmp_path)
+    for step in (10, 20):
+        file = write_ckpt(tmp_path / "rank_1" / f"x_rank_1-1_{step}.ckpt", SHAPES, step=step)
+        manifest.write(tmp_path, manifest.make(tmp_path, [file], step=step, rank=1, world=2))
+    assert manifest.prune(tmp_path, 1, 20) == []
+    assert manifest.prune(tmp_path, 1, 21) == [10]
+
+
 def test_ranks_of_an_earlier_larger_job_are_not_waited_for(tmp_path: Path) -> None:
     save(tmp_path, 10, ranks=2)
     save(tmp_path, 20, ranks=1)
@@ -95,6 +105,14 @@ def test_iterations_are_folders(tmp_path: Path) -> None:
     assert steps(tmp_path) == [10, 20]
     assert manifest.prune(tmp_path, 1) == [10]
     assert not (tmp_path / "iteration_00000010").exists()
+
+
+def test_a_half_written_iteration_goes_with_its_folder(tmp_path: Path) -> None:
+    manifest.begin(tmp_path)
+    folder = write_iteration(tmp_path, 10, SHAPES)
+    (folder / "metadata.json").write_text("{}")
+    manifest.remove_half_written(tmp_path)
+    assert not folder.exists() and not find(tmp_path).broken
 
 
 def test_half_written_files_are_cleaned_away(tmp_path: Path) -> None:
