@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fakes import Launcher, Streams, goes_on, summary_of, wait_for
 
-from mindrecipe.launch import LaunchPlan, Outcome, RestartPolicy, launch, supervise
+from mindrecipe.launch import LaunchPlan, Outcome, RestartPolicy, launch, stall
 from mindrecipe.launch.restart import LONGEST_BACKOFF, Attempt, decide
 from mindrecipe.launch.stall import StallClock
 from mindrecipe.measure.record import Event, read_steps
@@ -58,19 +58,28 @@ def test_a_job_that_hangs_is_started_again(plan: Plan, run_dir: Path, streams: S
 
 
 def test_compiling_and_saving_are_no_hang(plan: Plan, streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a clock that stands still but for hours of compiling, and of saving."""
+    """On a clock that stands still but for hours of compiling, and many times the limit of saving."""
     now, view = [0.0], streams.view()
     show = view.event
 
     def event(told: Event) -> None:
-        if told.phase in ("compile", "save"):
-            now[0] += 9999
+        now[0] += {"compile": 9999, "save": 50}.get(told.phase, 0)
         show(told)
 
     monkeypatch.setattr(view, "event", event)
-    monkeypatch.setattr(supervise, "StallClock", partial(StallClock, clock=lambda: now[0]))
+    monkeypatch.setattr(stall, "StallClock", partial(StallClock, clock=lambda: now[0]))
     slow = plan(1, FAKE_STEPS=6, FAKE_FIRST_STEP=0.5, FAKE_SLOW_SAVE=0.5, FAKE_CHECKPOINT=5, stall_timeout=2, stall_min=2)
-    assert launch(slow, view).state == "completed" and now[0] == 2 * 9999
+    assert launch(slow, view).state == "completed" and now[0] == 9999 + 50
+
+
+def test_a_job_that_hangs_again_before_its_third_step_is_started_again(plan: Plan, run_dir: Path, streams: Streams) -> None:
+    """The first attempt tells how long a step takes."""
+    often = RestartPolicy(max_restarts=9, backoff=0)
+    faults = {"FAKE_FAULT": "0:kill@4,0:hang@5", "FAKE_ONCE": 1}
+    asked = plan(1, FAKE_STEPS=8, FAKE_CHECKPOINT=2, stall_timeout=10, stall_min=2, restarts=often, **faults)
+    assert run(asked, streams).state == "completed"
+    second = attempts(run_dir)[1]
+    assert (second["error"]["type"], second["from_step"], second["last_step"]) == ("Stalled", 2, 4)
 
 
 def test_restarts_are_used_up(plan: Plan, run_dir: Path, streams: Streams) -> None:

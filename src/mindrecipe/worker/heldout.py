@@ -8,6 +8,7 @@ and their number, so that the job's mean is exact however many rows there are.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,8 @@ from mindrecipe.worker.rundir import RunDir
 
 Array = np.ndarray[Any, Any]
 Batch = tuple[Array, Array, Array]
+_TELL_EVERY = 60.0
+"""Seconds between two signs of life of an evaluation: else the launcher takes a long one for a hang (launch/stall.py)."""
 
 
 class TokenLosses(nn.Cell):
@@ -59,7 +62,11 @@ def evaluate(run: RunDir, native: Any, step_cell: nn.Cell, place: Place, journal
     cell.set_train(False)
     rows = Rows.of(native)
     loss_sum, count = 0.0, 0.0
-    for tokens, targets, weights in _share(rows.batches(files), run, place):
+    told = time.monotonic()
+    for done, (tokens, targets, weights) in enumerate(_share(rows.batches(files), run, place)):
+        if time.monotonic() - told > _TELL_EVERY:
+            told = time.monotonic()
+            journal.phase("evaluate", batches=done)
         losses, number = cell(ms.Tensor(tokens), ms.Tensor(targets), ms.Tensor(weights))
         loss_sum += float(losses.asnumpy())
         count += float(number.asnumpy())
