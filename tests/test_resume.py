@@ -446,6 +446,37 @@ def test_more_ranks_than_have_saved(here: Path) -> None:
     assert "checkpoint.strict=false" in (told.value.mend or "")
 
 
+@pytest.mark.parametrize("kind", ["ckpt", "safetensors"])
+def test_a_copied_checkpoint_is_held_against_the_batch_and_the_ranks_it_tells(here: Path, kind: str) -> None:
+    model = {"ckpt": "llama2_tiny", "safetensors": "qwen3_tiny"}[kind]
+    if kind == "ckpt":
+        saved_by_batches_of_8(here / "run", 10)
+    else:
+        folder = saved(ready("dataset.batch_size=8", model=model), here / "run", 10) / "checkpoint/iteration_00000010"
+        (folder / "common.json").write_text('{"global_batch_size": 8, "step_num": 10}')
+    (here / "run/checkpoint").rename(here / "copy")
+    for words, strict in ((("dataset.batch_size=8",), True), (("dataset.batch_size=4",), False)):
+        start = decide(ready(*words, "checkpoint.resume=copy", f"checkpoint.strict={strict}", model=model).derived)
+        assert start.resume is not None and start.resume.step == (10 if strict else 20)
+    with pytest.raises(UserError, match="was another one: global batch 8 -> 4") as told:
+        decide(ready("dataset.batch_size=4", "checkpoint.resume=copy", model=model).derived)
+    assert "checkpoint.strict=false" in (told.value.mend or "")
+    if kind == "ckpt":
+        two = here / "copy/rank_1"
+        two.mkdir()
+        (two / "x_rank_1-1_10.ckpt").write_bytes((here / "copy/rank_0/x_rank_0-1_10.ckpt").read_bytes())
+        with pytest.raises(UserError, match="was another one: ranks 2 -> 1"):
+            decide(ready("dataset.batch_size=8", "checkpoint.resume=copy").derived)
+
+
+@pytest.mark.parametrize("content", ["", '{"step_num": 1', "[1]"])
+def test_a_damaged_description_is_no_traceback(here: Path, content: str) -> None:
+    run = saved(ready(model="qwen3_tiny"), here / "run", 10)
+    (run / "checkpoint/iteration_00000010/common.json").write_text(content)
+    with pytest.raises(UserError, match="not whole: iteration_00000010 .common.json is no JSON object"):
+        decide(ready("checkpoint.resume=run", model="qwen3_tiny").derived)
+
+
 def test_other_data_is_refused(here: Path) -> None:
     saved(ready(), here / "old", 10)
     with pytest.raises(UserError, match="data set f -> g"):

@@ -24,6 +24,7 @@ from mindrecipe.freeze import choose_dir, config_hash, numbered
 from mindrecipe.hand_over import hand_over
 from mindrecipe.here import require_here, require_imports
 from mindrecipe.launch import LaunchPlan, Outcome, RestartPolicy, launch, preflight
+from mindrecipe.lower.checkpoint import saves
 from mindrecipe.lower.outside import environment, msrun_options
 from mindrecipe.lower.residue import passed_through
 from mindrecipe.measure.view import View, make_view
@@ -144,6 +145,7 @@ def plan_of(run: Run, path: Path) -> LaunchPlan:
         dry_run=launch_.dry_run,
         device_target=derived.hardware.target,
         disk_need=checkpoint_bytes(derived),
+        saves=saves(derived),
     )
 
 

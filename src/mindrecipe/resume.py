@@ -17,7 +17,7 @@ from mindrecipe.checkpoints import manifest
 from mindrecipe.checkpoints.find import Found, find, trusted
 from mindrecipe.derive import Derived
 from mindrecipe.errors import UserError
-from mindrecipe.fit import check_layout, check_parameters, check_ranks, check_same_run, first_step, story
+from mindrecipe.fit import check_batch, check_layout, check_parameters, check_ranks, check_same_run, first_step, story
 from mindrecipe.launch.claim import holder, taken
 from mindrecipe.lower.place import Resume
 from mindrecipe.runfiles import LOCK, RunFiles
@@ -178,6 +178,7 @@ def begin_from(derived: Derived, path: Path, found: Found) -> Start:
     check_same_run(derived, path)
     check_parameters(derived, newest, "checkpoint.resume")
     check_ranks(derived, newest)
+    check_batch(derived, newest)
     begins = first_step(derived, newest)
     said = [f"resuming from step {newest.step}: {newest.path} ({', '.join(story(derived, newest, begins))})"]
     said += [f"passed over {_told(bad, why)} in {bad.parent}" for bad, why in found.broken]

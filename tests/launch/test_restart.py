@@ -13,7 +13,7 @@ import pytest
 from fakes import Launcher, Streams, goes_on, summary_of, wait_for
 
 from mindrecipe.launch import LaunchPlan, Outcome, RestartPolicy, launch, stall
-from mindrecipe.launch.restart import LONGEST_BACKOFF, Attempt, decide
+from mindrecipe.launch.restart import LONGEST_BACKOFF, Attempt, Records, decide
 from mindrecipe.launch.stall import StallClock
 from mindrecipe.measure.record import Event, read_steps
 
@@ -122,7 +122,7 @@ def test_sigterm_lets_the_ranks_save_and_exits_143(run_dir: Path, ranks: int) ->
     assert launcher.ends() == 143
     assert summary_of(run_dir)["state"] == "interrupted"
     assert len(list(run_dir.glob("checkpoint/rank_*/*.ckpt"))) == ranks
-    assert "the ranks save at their next step" in launcher.said
+    assert "the ranks save at their next step" in launcher.said and "nothing is saved" not in launcher.said
     assert ranks > 1 or "resume     train" in launcher.said, "fake ranks do not agree on a step"
 
 
@@ -138,6 +138,20 @@ def attempt(number: int = 1, state: str = "failed", at: tuple[int, int] = (0, 5)
         last_step=at[1],
         error=told,
     )
+
+
+def test_each_attempt_has_one_line_and_those_of_earlier_launches_stay(tmp_path: Path) -> None:
+    for _ in range(2):
+        records = Records(tmp_path / "attempts.jsonl")
+        for number in (1, 2):
+            records.write(attempt(number, state="running"))
+            records.write(attempt(number))
+    records.write(attempt(3, state="running"))
+    assert [(each["number"], each["state"]) for each in attempts(tmp_path)] == [
+        *[(1, "failed"), (2, "failed")] * 2,
+        (3, "running"),
+    ]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["attempts.jsonl"]
 
 
 def test_the_back_off_doubles_until_a_step_is_made() -> None:

@@ -68,6 +68,17 @@ for step, undecided in ((4, None), (8, None), (12, 12), (16, 12), (20, None), (2
     seen.append(sorted(manifest.read(root)))
 saves.close(lost=True)
 print("MANIFESTS", seen, sorted(manifest.read(root)))
+section = root / "sharded"
+folder = section / "iteration_00000006"
+folder.mkdir(parents=True)
+for name in ("x-model-0000000-0000002.safetensors", "x-opt-0000000-0000002.safetensors", "common.json", "metadata.json"):
+    (folder / name).write_text(name)
+monitor = Object(_config=Object(), use_legacy_format=False, save_checkpoint=save, _save_megatron_ckpt_file_format=save, save_optimizer=True,
+                 _last_triggered_step=6, origin_prefix="x", directory=None)
+saves = Keeper(monitor, section, 2, 0, Place(rank=0, world=2, scheduler=False), Mock())
+saves.look(6, 6, 1)
+saves.close()
+print("NAMED", sorted(Path(name).name for name in manifest.read(section)[6][0].files))
 print("RECORDS", json.dumps([[r.step, r.epoch, r.step_time, r.data_time, r.compute_time, r.other_time, r.tokens_per_s, r.mfu] for r in records]))
 """
 
@@ -83,4 +94,5 @@ def test_several_steps_in_one_go(tmp_path: Path) -> None:
     assert said in done.stdout, (
         "the launcher kills it once it is told why: what was saved before is finished first, this step's save is not"
     )
+    assert "NAMED ['common.json', 'metadata.json', 'x-model-" in done.stdout, "what mindformers reads is summed up too"
     assert "MANIFESTS [[4], [4, 8], [4, 8], [4, 8], [16, 20], [16, 20]] [16, 20]" in done.stdout

@@ -214,7 +214,8 @@ class Supervisor:
         """
         number, count = self._signals.received[0], len(self._signals.received)
         saves = number == signal.SIGTERM
-        doing = f"the ranks save at their next step and leave, within {self._plan.stop_grace:g} s" if saves else "stopping the ranks"
+        leave = "save at their next step and leave" if self._plan.saves else "leave at their next step, nothing is saved (checkpoint=off)"
+        doing = f"the ranks {leave}, within {self._plan.stop_grace:g} s" if saves else "stopping the ranks"
         self._view.note(f"{signal.Signals(number).name}: {doing}; once more kills them at once")
         ranks.look()
         living = ranks.living()
