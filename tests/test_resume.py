@@ -39,9 +39,9 @@ SMALL = (
 SMALL += ("schedule.total_steps=50", "schedule.warmup_steps=5", "optimizer.learning_rate=1e-3")
 
 
-def ready(*overrides: str, model: str = "llama2_tiny", fingerprint: str = "f") -> Run:
+def ready(*overrides: str, model: str = "llama2_tiny", fingerprint: str = "f", heldout: tuple[str, ...] = ()) -> Run:
     facts = DataFacts(
-        train_files=("/d/x.mindrecord",), heldout_files=(), columns=("input_ids",), train_rows=1000, heldout_rows=0, train_tokens=1,
+        train_files=("/d/x.mindrecord",), heldout_files=heldout, columns=("input_ids",), train_rows=1000, heldout_rows=0, train_tokens=1,
         heldout_tokens=0, unigram_entropy=None, fingerprint=fingerprint,
     )  # fmt: skip
     return quick(f"+model={model}", *SMALL, *overrides).with_dataset(facts)
@@ -108,6 +108,47 @@ def test_a_finished_run_without_checkpoints_is_known_by_its_summary(here: Path) 
     ready().freeze(here / "exp1")
     (here / "exp1/summary.json").write_text('{"state": "completed", "steps": 50}')
     assert decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived).finished == here / "exp1"
+
+
+def test_a_finished_run_that_kept_no_last_checkpoint_is_known_by_its_summary(here: Path) -> None:
+    """checkpoint.save_final=false: the newest is of an earlier step, and nothing is left to train all the same."""
+    finished(ready(), here / "exp1", 40)
+    (here / "exp1/summary.json").write_text('{"state": "completed", "steps": 50}')
+    assert decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived).finished == here / "exp1"
+
+
+def test_a_finished_run_whose_last_checkpoint_is_damaged_is_not_finished(here: Path) -> None:
+    finished(ready(), here / "exp1", 40)
+    last = finished(ready(), here / "exp1", 50)
+    (here / "exp1/summary.json").write_text('{"state": "completed", "steps": 50}')
+    asked = ready("run.dir=exp1", "checkpoint.resume=auto")
+    assert decide(asked.derived).finished == here / "exp1"
+    change_a_byte(last)
+    start = decide(asked.derived)
+    assert start.finished is None and start.resume is not None and start.resume.step == 40
+    assert "passed over x_rank_0-1_50.ckpt (its bytes are not those that were written" in start.said[1]
+    change_a_byte(here / "exp1/checkpoint/rank_0/x_rank_0-1_40.ckpt")
+    with pytest.raises(UserError, match="no complete checkpoint under"):
+        decide(asked.derived)
+
+
+def test_a_run_that_was_stopped_before_its_evaluation_has_that_left(here: Path) -> None:
+    held = here / "held.mindrecord"
+    held.touch()
+    words = ("run.dir=exp1", "checkpoint.resume=auto")
+    run = ready(*words, heldout=(str(held),))
+    path = saved(run, here / "exp1", 50)
+    for start in (decide(run.derived), again(run.derived, path, None)):
+        assert start.finished == path and start.evaluates and start.resume is not None and start.resume.step == 50
+        assert start.said[0].endswith("and was stopped before its end: only its evaluation is left")
+    several = ready(*words, "parallel=data", "launch.nodes=2", "launch.devices_per_node=1", "checkpoint.strict=false", heldout=(str(held),))
+    start = decide(several.derived)
+    assert not start.evaluates and start.said[-1] == f"its held-out evaluation was not made: mindrecipe evaluate {path}"
+    held.unlink()
+    assert not decide(run.derived).evaluates, "its data is gone"
+    held.touch()
+    (path / "summary.json").write_text('{"state": "completed", "steps": 50}')
+    assert not decide(run.derived).evaluates
 
 
 def test_a_run_that_died_before_its_first_checkpoint_is_set_aside(here: Path) -> None:

@@ -12,7 +12,7 @@ from mindrecipe.checkpoints.find import Checkpoint, Found, find, trusted
 from mindrecipe.derive import Derived
 from mindrecipe.errors import UserError
 from mindrecipe.measure.record import read_events
-from mindrecipe.resume import Start, begin_from, decide, had_some, not_whole, only
+from mindrecipe.resume import Start, begin_from, decide, had_some, not_whole, only, trained_out
 from mindrecipe.runfiles import RunFiles
 
 
@@ -40,7 +40,9 @@ def _newest_of(derived: Derived, run: Path, before: int | None) -> tuple[Start, 
         found = Found(tuple(each for each in found.complete if each.step in finished), found.broken if had_some(derived, run) else ())
     found = trusted(only(found, None, before))
     if found.complete:
-        return begin_from(derived, run, found), found.complete[-1].step, there
+        newest = found.complete[-1]
+        left = derived.total_steps is not None and newest.step >= derived.total_steps
+        return trained_out(derived, run, newest) if left else begin_from(derived, run, found), newest.step, there
     if found.broken:
         raise not_whole(run, found.broken)
     if before is not None and (gone := _saved_before(derived, run, before)):

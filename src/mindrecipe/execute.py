@@ -20,7 +20,7 @@ from mindrecipe.config.overrides import quoted
 from mindrecipe.data.api import Progress
 from mindrecipe.derive.checkpoint_size import checkpoint_bytes
 from mindrecipe.errors import EXIT_OK, UserError
-from mindrecipe.freeze import choose_dir, config_hash, numbered
+from mindrecipe.freeze import choose_dir, config_hash, freeze_evaluation, numbered
 from mindrecipe.hand_over import hand_over
 from mindrecipe.here import require_here, require_imports
 from mindrecipe.launch import LaunchPlan, Outcome, RestartPolicy, launch, preflight
@@ -77,10 +77,12 @@ def execute(run: Run, view: View | None = None) -> Outcome:
             start = start or decide(run.derived)
             for line in start.said:
                 (view.note if start.finished is None else view.say)(line)
-            if start.finished is not None:
+            if start.finished is not None and not start.evaluates:
                 _tell_sweep(start.finished)
                 return Outcome(state="completed", exit_code=EXIT_OK, notes=start.said)
-            path = _settle(run, start, view)
+            path = start.finished or _settle(run, start, view)
+            if start.evaluates:
+                _freeze_again(run, path, start)
         _tell_sweep(path)
         return launch(plan_of(run, path), view, partial(_again, run, path))
     finally:
@@ -109,8 +111,15 @@ def _rehearse(run: Run, view: View) -> Outcome:
 def _again(run: Run, path: Path, before: int | None) -> tuple[str, ...]:
     """Make the run directory ready for another attempt: the same run, from another place."""
     start = again(run.derived, path, before)
-    run.freeze_again(path, start)
+    _freeze_again(run, path, start)
     return start.said
+
+
+def _freeze_again(run: Run, path: Path, start: Start) -> None:
+    if start.evaluates and start.resume is not None:
+        freeze_evaluation(path, start.resume)
+    else:
+        run.freeze_again(path, start)
 
 
 def plan_of(run: Run, path: Path) -> LaunchPlan:

@@ -6,7 +6,6 @@ is given, else at the newest earlier run of the same name; what is found is comp
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +13,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from mindrecipe.checkpoints import manifest
-from mindrecipe.checkpoints.find import Found, find, trusted
+from mindrecipe.checkpoints.find import Checkpoint, Found, find, trusted
 from mindrecipe.derive import Derived
+from mindrecipe.ended import evaluation_is_missing, last_is_lost, summary_of
 from mindrecipe.errors import UserError
 from mindrecipe.fit import check_batch, check_layout, check_parameters, check_ranks, check_same_run, first_step, story
 from mindrecipe.launch.claim import holder, taken
@@ -28,7 +28,8 @@ class Start:
     """Where a run starts: ``resume`` None is from scratch, or from the weights in ``load`` (what mindformers is to be given).
 
     ``said`` tells the user which it was; ``continues`` is the run directory that resume=auto or must found, ``finished`` one in
-    which there is nothing left to do; ``replaces`` is a run directory to set aside: its run died before its first checkpoint.
+    which there is nothing left to train; there ``evaluates`` says that its held-out evaluation is to be made, of the weights in ``resume``.
+    ``replaces`` is a run directory to set aside: its run died before its first checkpoint.
     """
 
     resume: Resume | None = None
@@ -36,6 +37,7 @@ class Start:
     continues: Path | None = None
     load: str | None = None
     finished: Path | None = None
+    evaluates: bool = False
     replaces: Path | None = None
 
 
@@ -68,7 +70,7 @@ def _automatic(derived: Derived, must: bool, load: str | None, own: Path | None)
         if holder(run) is not None:
             raise taken(run)
         if (done := _finished(derived, run)) is not None:
-            return Start(said=(done,), finished=run)
+            return done
         found = trusted(find(run))
         if found.complete:
             start = begin_from(derived, run, Found(found.complete, (*broken, *found.broken)))
@@ -111,22 +113,40 @@ def nothing_to_do(derived: Derived) -> Start | None:
     """Where resume=auto or must finds the run finished, told without a look at where it would go on from else."""
     if derived.config.checkpoint.resume not in ("auto", "must"):
         return None
-    found = ((run, _finished(derived, run)) for run in earlier_runs(derived) if holder(run) is None)
-    return next((Start(said=(done,), finished=run) for run, done in found if done is not None), None)
+    found = (_finished(derived, run) for run in earlier_runs(derived) if holder(run) is None)
+    return next((done for done in found if done is not None), None)
 
 
-def _finished(derived: Derived, run: Path) -> str | None:
-    """Whether ``run`` has trained all the steps that are asked for: what to tell then."""
-    total, summary = derived.total_steps, RunFiles(path=run).summary()
+def _finished(derived: Derived, run: Path) -> Start | None:
+    """Whether ``run`` has trained all the steps that are asked for: what is left to do then, and what to tell.
+
+    Its last checkpoint is read whole: a damaged one is no end, the steps from the one before it on are trained again.
+    """
+    total = derived.total_steps
     if total is None:
         return None
-    complete = find(run).complete
-    ended = json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else {}
-    step = complete[-1].step if complete else ended.get("steps", 0) if ended.get("state") == "completed" else 0
+    found = find(run)
+    if found.complete and found.complete[-1].step >= total:
+        found = trusted(found)
+    ended = summary_of(run)
+    step = found.complete[-1].step if found.complete else 0
+    if ended.get("state") == "completed" and not last_is_lost(derived, run, found, total):  # checkpoint.save_final=false, checkpoint=off
+        step = max(step, ended.get("steps", 0))
     if step < total:
         return None
     check_same_run(derived, run)
-    return f"nothing to do: {run} has trained to step {step} of {total} (to train on: schedule.total_steps={2 * step})"
+    done = f"nothing to do: {run} has trained to step {step} of {total} (to train on: schedule.total_steps={2 * step})"
+    if not evaluation_is_missing(run):
+        return Start(said=(done,), finished=run)
+    if derived.config.launch.nodes > 1 or not found.complete:  # several hosts would have to agree on it before they have met
+        return Start(said=(done, f"its held-out evaluation was not made: mindrecipe evaluate {run}"), finished=run)
+    return trained_out(derived, run, found.complete[-1])
+
+
+def trained_out(derived: Derived, run: Path, last: Checkpoint) -> Start:
+    """``run`` was stopped between its last checkpoint and its end: the held-out evaluation, if there is one, and the summary are left."""
+    said = f"{run} has trained to step {last.step} of {derived.total_steps}, and was stopped before its end: only its evaluation is left"
+    return Start(Resume(folder=str(last.folder), file_name=last.file_name, step=last.step), (said,), finished=run, evaluates=True)
 
 
 def earlier_runs(derived: Derived) -> list[Path]:

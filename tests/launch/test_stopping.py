@@ -14,7 +14,7 @@ from fakes import Launcher, processes_of, role, steps_of, summary_of, wait_for
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_stops_all_ranks_and_says_how_to_go_on(run_dir: Path, ranks: int, number: int, code: int) -> None:
-    launcher = Launcher(run_dir, ranks, FAKE_STEPS=5000, FAKE_CHECKPOINT=2).trains()
+    launcher = Launcher(run_dir, ranks, FAKE_STEPS=5000, FAKE_CHECKPOINT=2, FAKE_ABREAST=1).trains()
     launcher.signal(number)
     assert launcher.ends() == code
     summary = summary_of(run_dir)

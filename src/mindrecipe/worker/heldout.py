@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,9 +46,10 @@ class TokenLosses(nn.Cell):
         return (surprise * weights).sum(), weights.sum()
 
 
-def evaluate(run: RunDir, native: Any, step_cell: nn.Cell, place: Place, journal: Journal) -> None:
+def evaluate(run: RunDir, native: Any, network: Callable[[], nn.Cell], place: Place, journal: Journal) -> None:
     """Write ``RUN/heldout/rank_N.json``: ``loss_sum`` (nats) and ``tokens`` of this rank's share of the held-out split.
 
+    ``network`` gives the trained network, bare or in its step cell; it is asked where there is something to evaluate.
     At most ``evaluate.max_batches`` batches of the training's micro batch, over all ranks. An event says why where there is
     nothing to evaluate, or no way to: in semi_auto and auto parallel a rank holds slices of the network.
     """
@@ -58,7 +59,7 @@ def evaluate(run: RunDir, native: Any, step_cell: nn.Cell, place: Place, journal
         journal.phase("evaluate", skipped="no held-out files" if not files else f"no evaluation in {mode}")
         return
     journal.phase("evaluate", files=len(files))
-    cell = TokenLosses(get_real_models(step_cell), legacy=bool(native.get("use_legacy", True)))
+    cell = TokenLosses(get_real_models(network()), legacy=bool(native.get("use_legacy", True)))
     cell.set_train(False)
     rows = Rows.of(native)
     loss_sum, count = 0.0, 0.0
