@@ -19,8 +19,6 @@ from frozen import BATCH, SEQ, STEPS, freeze, native
 from processes import Finished, environment, run_python
 
 from mindrecipe.checkpoints.find import find, trusted
-from mindrecipe.freeze import freeze_evaluation
-from mindrecipe.lower.place import Resume
 from mindrecipe.measure.record import read_usage
 
 pytestmark = pytest.mark.e2e
@@ -134,18 +132,6 @@ def test_mcore_heldout_loss_is_that_of_training(qwen3: Finished) -> None:
     heldout = qwen3.heldout()
     assert heldout["tokens"] == 20 * SEQ
     assert heldout["loss_sum"] / heldout["tokens"] == pytest.approx(qwen3.losses()[-1], abs=0.15)
-
-
-def test_a_run_that_was_stopped_before_its_evaluation_is_only_evaluated(llama: Finished, work: Work, tmp_path: Path) -> None:
-    """Of its last checkpoint, to the same bits; nothing is trained, and nothing of its records is lost."""
-    run = tmp_path / "run"
-    shutil.copytree(llama.path, run)
-    shutil.rmtree(run / "heldout")
-    (last,) = [each for each in find(run).complete if each.step == STEPS]
-    freeze_evaluation(run, Resume(folder=str(last.folder), file_name=last.file_name, step=STEPS))
-    again = work(run, files={"parts_of_mine.py": PARTS})
-    assert again.heldout() == llama.heldout() and again.steps() == llama.steps()
-    assert [event["phase"] for event in again.events()][-6:] == ["done", "start", "import", "build", "evaluate", "done"]
 
 
 def _seamless(straight: Finished, resumed: Finished) -> None:
