@@ -13,13 +13,16 @@ import pytest
 
 from checkpoints.files import ckpt_entry, write_ckpt, write_iteration
 from mends import quick
+from mindrecipe.again import again
 from mindrecipe.checkpoints import manifest
+from mindrecipe.checkpoints.find import find
 from mindrecipe.data.spec import DataFacts
 from mindrecipe.errors import UserError
 from mindrecipe.execute import _require_dir, resume_command
 from mindrecipe.launch.claim import Claim
 from mindrecipe.lower import Place
-from mindrecipe.resume import again, decide, earlier_runs
+from mindrecipe.measure.record import event, to_line
+from mindrecipe.resume import decide, earlier_runs
 from mindrecipe.run import Run
 from mindrecipe.runfiles import LOCK
 
@@ -35,9 +38,9 @@ SMALL = (
 SMALL += ("schedule.total_steps=50", "schedule.warmup_steps=5", "optimizer.learning_rate=1e-3")
 
 
-def ready(*overrides: str, model: str = "llama2_tiny", fingerprint: str = "f") -> Run:
+def ready(*overrides: str, model: str = "llama2_tiny", fingerprint: str = "f", heldout: tuple[str, ...] = ()) -> Run:
     facts = DataFacts(
-        train_files=("/d/x.mindrecord",), heldout_files=(), columns=("input_ids",), train_rows=1000, heldout_rows=0, train_tokens=1,
+        train_files=("/d/x.mindrecord",), heldout_files=heldout, columns=("input_ids",), train_rows=1000, heldout_rows=0, train_tokens=1,
         heldout_tokens=0, unigram_entropy=None, fingerprint=fingerprint,
     )  # fmt: skip
     return quick(f"+model={model}", *SMALL, *overrides).with_dataset(facts)
@@ -104,6 +107,47 @@ def test_a_finished_run_without_checkpoints_is_known_by_its_summary(here: Path) 
     ready().freeze(here / "exp1")
     (here / "exp1/summary.json").write_text('{"state": "completed", "steps": 50}')
     assert decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived).finished == here / "exp1"
+
+
+def test_a_finished_run_that_kept_no_last_checkpoint_is_known_by_its_summary(here: Path) -> None:
+    """checkpoint.save_final=false: the newest is of an earlier step, and nothing is left to train all the same."""
+    finished(ready(), here / "exp1", 40)
+    (here / "exp1/summary.json").write_text('{"state": "completed", "steps": 50}')
+    assert decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived).finished == here / "exp1"
+
+
+def test_a_finished_run_whose_last_checkpoint_is_damaged_is_not_finished(here: Path) -> None:
+    finished(ready(), here / "exp1", 40)
+    last = finished(ready(), here / "exp1", 50)
+    (here / "exp1/summary.json").write_text('{"state": "completed", "steps": 50}')
+    asked = ready("run.dir=exp1", "checkpoint.resume=auto")
+    assert decide(asked.derived).finished == here / "exp1"
+    change_a_byte(last)
+    start = decide(asked.derived)
+    assert start.finished is None and start.resume is not None and start.resume.step == 40
+    assert "passed over x_rank_0-1_50.ckpt (its bytes are not those that were written" in start.said[1]
+    change_a_byte(here / "exp1/checkpoint/rank_0/x_rank_0-1_40.ckpt")
+    with pytest.raises(UserError, match="no complete checkpoint under"):
+        decide(asked.derived)
+
+
+def test_a_run_that_was_stopped_before_its_evaluation_has_that_left(here: Path) -> None:
+    held = here / "held.mindrecord"
+    held.touch()
+    words = ("run.dir=exp1", "checkpoint.resume=auto")
+    run = ready(*words, heldout=(str(held),))
+    path = saved(run, here / "exp1", 50)
+    for start in (decide(run.derived), again(run.derived, path, None)):
+        assert start.finished == path and start.evaluates and start.resume is not None and start.resume.step == 50
+        assert start.said[0].endswith("and was stopped before its end: only its evaluation is left")
+    several = ready(*words, "parallel=data", "launch.nodes=2", "launch.devices_per_node=1", "checkpoint.strict=false", heldout=(str(held),))
+    start = decide(several.derived)
+    assert not start.evaluates and start.said[-1] == f"its held-out evaluation was not made: mindrecipe evaluate {path}"
+    held.unlink()
+    assert not decide(run.derived).evaluates, "its data is gone"
+    held.touch()
+    (path / "summary.json").write_text('{"state": "completed", "steps": 50}')
+    assert not decide(run.derived).evaluates
 
 
 def test_a_run_that_died_before_its_first_checkpoint_is_set_aside(here: Path) -> None:
@@ -284,6 +328,63 @@ def finished(run: Run, path: Path, step: int) -> Path:
     return file
 
 
+def test_a_run_that_was_rolled_back_does_not_meet_what_it_left_behind(here: Path) -> None:
+    """Neither in the attempt after the next nor in a later run; and what the next one saves is kept, not what lies beyond it."""
+    run = ready("run.dir=exp1")
+    for step in (10, 20, 25):
+        finished(run, here / "exp1", step)
+    path, folder = here / "exp1", here / "exp1/checkpoint"
+    start = again(run.derived, path, 20)
+    assert start.resume is not None and start.resume.step == 10
+    assert start.said[-1] == f"checkpoints of later steps (20, 25) are now in {folder / 'aside_1'}"
+    finished(run, path, 12)
+    assert manifest.prune(folder, 1) == [10] and [each.step for each in find(path).complete] == [12]
+    start = again(run.derived, path, None)
+    assert start.resume is not None and start.resume.step == 12 and len(start.said) == 1
+    later = decide(ready("run.dir=exp1", "checkpoint.resume=must").derived)
+    assert later.resume is not None and later.resume.step == 12
+    kept = decide(ready(f"checkpoint.resume={folder / 'aside_1'}").derived)
+    assert kept.resume is not None and kept.resume.step == 25, "nothing is lost: who wants it can have it"
+
+
+def test_a_broken_checkpoint_that_is_passed_over_pushes_no_good_one_out(here: Path) -> None:
+    run = ready("run.dir=exp1")
+    finished(run, here / "exp1", 10)
+    change_a_byte(finished(run, here / "exp1", 20))
+    start = again(run.derived, here / "exp1", None)
+    assert start.resume is not None and start.resume.step == 10 and "(20) are now in" in start.said[-1]
+    finished(run, here / "exp1", 12)
+    assert manifest.prune(here / "exp1/checkpoint", 2) == []
+
+
+def test_what_one_rank_had_finished_beyond_is_no_part_of_the_next_checkpoint(here: Path) -> None:
+    """Rank 0 would finish step 20 anew, count the other's old share as its own time, and delete the last good one."""
+    run = ready("run.dir=exp1", "parallel=data", "launch.workers=2")
+    folder = run.freeze(here / "exp1") / "checkpoint"
+    manifest.begin(folder)
+    for step, rank in ((10, 0), (10, 1), (20, 1)):
+        file = write_ckpt(folder / f"rank_{rank}/x_rank_{rank}-1_{step}.ckpt", shapes(run), step=step)
+        manifest.write(folder, manifest.make(folder, [file], step=step, rank=rank, world=2))
+    start = again(run.derived, here / "exp1", 20)
+    assert start.resume is not None and start.resume.step == 10 and len(start.said) == 1
+    assert set(manifest.read(folder)) == {10} and not file.exists()
+
+
+@pytest.mark.parametrize("word", ["never", "auto"])
+def test_a_roll_back_never_starts_from_scratch_in_silence(here: Path, word: str) -> None:
+    run = ready("run.dir=exp1", f"checkpoint.resume={word}")
+    finished(run, here / "exp1", 20)
+    start = again(run.derived, here / "exp1", 20)
+    assert start.resume is None and start.said[0] == "no checkpoint was saved before step 20: starting again where the run began"
+    assert start.said[-1].startswith("checkpoints of later steps (20) are now in")
+    told = [to_line(event("checkpoint", 0, 1, step=step)) for step in (10, 20)]
+    (here / "exp1/logs/rank_0.events.jsonl").write_text("".join(told))
+    finished(run, here / "exp1", 30)
+    with pytest.raises(UserError, match="no checkpoint before step 30 under .*though one of step 20 was saved: it is gone"):
+        again(run.derived, here / "exp1", 30)
+    assert [each.step for each in find(here / "exp1").complete] == [30], "a refusal moves nothing"
+
+
 def change_a_byte(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0xFF
@@ -369,6 +470,37 @@ def test_more_ranks_than_have_saved(here: Path) -> None:
     with pytest.raises(UserError, match="saved by 1 ranks, and 2 are to go on from it") as told:
         decide(ready(*two).derived)
     assert "checkpoint.strict=false" in (told.value.mend or "")
+
+
+@pytest.mark.parametrize("kind", ["ckpt", "safetensors"])
+def test_a_copied_checkpoint_is_held_against_the_batch_and_the_ranks_it_tells(here: Path, kind: str) -> None:
+    model = {"ckpt": "llama2_tiny", "safetensors": "qwen3_tiny"}[kind]
+    if kind == "ckpt":
+        saved_by_batches_of_8(here / "run", 10)
+    else:
+        folder = saved(ready("dataset.batch_size=8", model=model), here / "run", 10) / "checkpoint/iteration_00000010"
+        (folder / "common.json").write_text('{"global_batch_size": 8, "step_num": 10}')
+    (here / "run/checkpoint").rename(here / "copy")
+    for words, strict in ((("dataset.batch_size=8",), True), (("dataset.batch_size=4",), False)):
+        start = decide(ready(*words, "checkpoint.resume=copy", f"checkpoint.strict={strict}", model=model).derived)
+        assert start.resume is not None and start.resume.step == (10 if strict else 20)
+    with pytest.raises(UserError, match="was another one: global batch 8 -> 4") as told:
+        decide(ready("dataset.batch_size=4", "checkpoint.resume=copy", model=model).derived)
+    assert "checkpoint.strict=false" in (told.value.mend or "")
+    if kind == "ckpt":
+        two = here / "copy/rank_1"
+        two.mkdir()
+        (two / "x_rank_1-1_10.ckpt").write_bytes((here / "copy/rank_0/x_rank_0-1_10.ckpt").read_bytes())
+        with pytest.raises(UserError, match="was another one: ranks 2 -> 1"):
+            decide(ready("dataset.batch_size=8", "checkpoint.resume=copy").derived)
+
+
+@pytest.mark.parametrize("content", ["", '{"step_num": 1', "[1]"])
+def test_a_damaged_description_is_no_traceback(here: Path, content: str) -> None:
+    run = saved(ready(model="qwen3_tiny"), here / "run", 10)
+    (run / "checkpoint/iteration_00000010/common.json").write_text(content)
+    with pytest.raises(UserError, match="not whole: iteration_00000010 .common.json is no JSON object"):
+        decide(ready("checkpoint.resume=run", model="qwen3_tiny").derived)
 
 
 def test_other_data_is_refused(here: Path) -> None:

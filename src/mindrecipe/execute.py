@@ -11,21 +11,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mindrecipe.again import again
 from mindrecipe.config.findings import Finding, raise_errors
 from mindrecipe.config.overrides import plain
 from mindrecipe.config.search_path import config_dir
 from mindrecipe.data.api import Progress
 from mindrecipe.derive.checkpoint_size import checkpoint_bytes
 from mindrecipe.errors import EXIT_OK, UserError
-from mindrecipe.freeze import choose_dir, numbered
+from mindrecipe.freeze import choose_dir, freeze_evaluation, numbered
 from mindrecipe.hand_over import hand_over
 from mindrecipe.here import require_here, require_imports
 from mindrecipe.join import join
 from mindrecipe.launch import LaunchPlan, Outcome, RestartPolicy, launch, preflight
+from mindrecipe.lower.checkpoint import saves
 from mindrecipe.lower.outside import environment, msrun_options
 from mindrecipe.lower.residue import passed_through
 from mindrecipe.measure.view import View, make_view
-from mindrecipe.resume import Start, again, decide, nothing_to_do
+from mindrecipe.resume import Start, decide, nothing_to_do
 from mindrecipe.rules.this_host import of_the_run
 from mindrecipe.runfiles import HANDED_OVER, SWEEP_JOB
 from mindrecipe.simulated import carry_out
@@ -71,10 +73,12 @@ def execute(run: Run, view: View | None = None) -> Outcome:
             start = start or decide(run.derived)
             for line in start.said:
                 (view.note if start.finished is None else view.say)(line)
-            if start.finished is not None:
+            if start.finished is not None and not start.evaluates:
                 _tell_sweep(start.finished)
                 return Outcome(state="completed", exit_code=EXIT_OK, notes=start.said)
-            path = _settle(run, start, view)
+            path = start.finished or _settle(run, start, view)
+            if start.evaluates:
+                _freeze_again(run, path, start)
         _tell_sweep(path)
         return launch(plan_of(run, path), view, partial(_again, run, path))
     finally:
@@ -103,8 +107,15 @@ def _rehearse(run: Run, view: View) -> Outcome:
 def _again(run: Run, path: Path, before: int | None) -> tuple[str, ...]:
     """Make the run directory ready for another attempt: the same run, from another place."""
     start = again(run.derived, path, before)
-    run.freeze_again(path, start)
+    _freeze_again(run, path, start)
     return start.said
+
+
+def _freeze_again(run: Run, path: Path, start: Start) -> None:
+    if start.evaluates and start.resume is not None:
+        freeze_evaluation(path, start.resume)
+    else:
+        run.freeze_again(path, start)
 
 
 def plan_of(run: Run, path: Path) -> LaunchPlan:
@@ -139,6 +150,7 @@ def plan_of(run: Run, path: Path) -> LaunchPlan:
         dry_run=launch_.dry_run,
         device_target=derived.hardware.target,
         disk_need=checkpoint_bytes(derived),
+        saves=saves(derived),
     )
 
 

@@ -70,6 +70,21 @@ def check_ranks(derived: Derived, checkpoint: Checkpoint) -> None:
         )
 
 
+def check_batch(derived: Derived, checkpoint: Checkpoint) -> None:
+    """A checkpoint that was copied away from its run still tells its global batch and its ranks: the same, or a stop in words."""
+    if _run_of(checkpoint.folder) is not None or not derived.config.checkpoint.strict:
+        return
+    saved = facts(checkpoint).get("global_batch_size")
+    differences = [f"global batch {saved:.0f} -> {derived.global_batch_size}"] if saved and saved != derived.global_batch_size else []
+    if checkpoint.ranks != derived.device_num:
+        differences.append(f"ranks {checkpoint.ranks} -> {derived.device_num}")
+    if differences:
+        raise UserError(
+            f"the run that saved {checkpoint.path} was another one: {'; '.join(differences)}",
+            mend="the same settings as there; checkpoint.strict=false to resume all the same",
+        )
+
+
 def first_step(derived: Derived, checkpoint: Checkpoint) -> int:
     """The global step that training goes on from: the checkpoint's, or where its data are at with another batch size.
 

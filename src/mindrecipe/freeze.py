@@ -105,12 +105,25 @@ def freeze(path: Path, derived: Derived, overrides: tuple[str, ...], native: Map
 
 def freeze_start(path: Path, native: Mapping[str, Any], resume: Resume | None) -> None:
     """Rewrite where the run in ``path`` starts, for another attempt at it: each file in one piece, the rest of them as it was."""
+    _replace(path / NATIVE, to_yaml(native))
+    _write_start(path, resume)
+
+
+def freeze_evaluation(path: Path, trained: Resume) -> None:
+    """The same for an attempt that has nothing left to train: the ranks evaluate the weights of ``trained`` (worker/remaining.py)."""
+    _write_start(path, trained)
+
+
+def _write_start(path: Path, resume: Resume | None) -> None:
     lock = json.loads((path / LOCK).read_text(encoding="utf-8"))
     lock["derived"]["resume"] = _start_facts(resume)
-    for name, text in ((NATIVE, to_yaml(native)), (LOCK, json.dumps(lock, indent=2, default=str) + "\n")):
-        new = path / f".{name}.new"
-        new.write_text(text, encoding="utf-8")
-        os.replace(new, path / name)
+    _replace(path / LOCK, json.dumps(lock, indent=2, default=str) + "\n")
+
+
+def _replace(path: Path, text: str) -> None:
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    os.replace(new, path)
 
 
 def _start_facts(resume: Resume | None) -> dict[str, Any] | None:

@@ -6,7 +6,6 @@ is given, else at the newest earlier run of the same name; what is found is comp
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +13,11 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from mindrecipe.checkpoints import manifest
-from mindrecipe.checkpoints.find import Found, find, trusted
+from mindrecipe.checkpoints.find import Checkpoint, Found, find, trusted
 from mindrecipe.derive import Derived
+from mindrecipe.ended import evaluation_is_missing, last_is_lost, summary_of
 from mindrecipe.errors import UserError
-from mindrecipe.fit import check_layout, check_parameters, check_ranks, check_same_run, first_step, story
+from mindrecipe.fit import check_batch, check_layout, check_parameters, check_ranks, check_same_run, first_step, story
 from mindrecipe.launch.claim import holder, taken
 from mindrecipe.lower.place import Resume
 from mindrecipe.measure.artifacts import resumed_from
@@ -29,7 +29,8 @@ class Start:
     """Where a run starts: ``resume`` None is from scratch, or from the weights in ``load`` (what mindformers is to be given).
 
     ``said`` tells the user which it was; ``continues`` is the run directory that resume=auto or must found, ``finished`` one in
-    which there is nothing left to do; ``replaces`` is a run directory to set aside: its run died before its first checkpoint.
+    which there is nothing left to train; there ``evaluates`` says that its held-out evaluation is to be made, of the weights in ``resume``.
+    ``replaces`` is a run directory to set aside: its run died before its first checkpoint.
     """
 
     resume: Resume | None = None
@@ -37,6 +38,7 @@ class Start:
     continues: Path | None = None
     load: str | None = None
     finished: Path | None = None
+    evaluates: bool = False
     replaces: Path | None = None
 
 
@@ -69,15 +71,15 @@ def _automatic(derived: Derived, must: bool, load: str | None, own: Path | None)
         if holder(run) is not None:
             raise taken(run)
         if (done := _finished(derived, run)) is not None:
-            return Start(said=(done,), finished=run)
+            return done
         found = trusted(find(run))
         if found.complete:
-            start = _from(derived, run, Found(found.complete, (*broken, *found.broken)))
+            start = begin_from(derived, run, Found(found.complete, (*broken, *found.broken)))
             return replace(start, continues=run)
-        broken += found.broken if _had_some(derived, run) else ()
+        broken += found.broken if had_some(derived, run) else ()
     place = str(derived.config.run.dir or Path(derived.config.run.root) / (derived.config.run.name or ""))
     if broken:
-        raise _not_whole(place, broken)
+        raise not_whole(place, broken)
     dead = Path(derived.config.run.dir).expanduser().absolute() if derived.config.run.dir is not None else None
     replaces = dead if dead in looked else None
     died = own or next(iter(looked), None)
@@ -115,9 +117,9 @@ def _of_step(derived: Derived, step: int, own: Path | None) -> Start:
     for run in looked:
         if holder(run) is not None:
             raise taken(run)
-        found = trusted(Found(_only(find(run), step, None).complete, ()))
+        found = trusted(Found(only(find(run), step, None).complete, ()))
         if found.complete:
-            return replace(_from(derived, run, Found(found.complete, (*broken, *found.broken))), continues=run)
+            return replace(begin_from(derived, run, Found(found.complete, (*broken, *found.broken))), continues=run)
         broken += found.broken
     there = sorted({each.step for run in looked for each in find(run).complete if each.step != step})
     told = f"; not whole: {_told(*broken[-1])}" if broken else ""
@@ -131,22 +133,40 @@ def nothing_to_do(derived: Derived) -> Start | None:
     """Where resume=auto or must finds the run finished, told without a look at where it would go on from else."""
     if derived.config.checkpoint.resume not in ("auto", "must"):
         return None
-    found = ((run, _finished(derived, run)) for run in earlier_runs(derived) if holder(run) is None)
-    return next((Start(said=(done,), finished=run) for run, done in found if done is not None), None)
+    found = (_finished(derived, run) for run in earlier_runs(derived) if holder(run) is None)
+    return next((done for done in found if done is not None), None)
 
 
-def _finished(derived: Derived, run: Path) -> str | None:
-    """Whether ``run`` has trained all the steps that are asked for: what to tell then."""
-    total, summary = derived.total_steps, RunFiles(path=run).summary()
+def _finished(derived: Derived, run: Path) -> Start | None:
+    """Whether ``run`` has trained all the steps that are asked for: what is left to do then, and what to tell.
+
+    Its last checkpoint is read whole: a damaged one is no end, the steps from the one before it on are trained again.
+    """
+    total = derived.total_steps
     if total is None:
         return None
-    complete = find(run).complete
-    ended = json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else {}
-    step = complete[-1].step if complete else ended.get("steps", 0) if ended.get("state") == "completed" else 0
+    found = find(run)
+    if found.complete and found.complete[-1].step >= total:
+        found = trusted(found)
+    ended = summary_of(run)
+    step = found.complete[-1].step if found.complete else 0
+    if ended.get("state") == "completed" and not last_is_lost(derived, run, found, total):  # checkpoint.save_final=false, checkpoint=off
+        step = max(step, ended.get("steps", 0))
     if step < total:
         return None
     check_same_run(derived, run)
-    return f"nothing to do: {run} has trained to step {step} of {total} (to train on: schedule.total_steps={2 * step})"
+    done = f"nothing to do: {run} has trained to step {step} of {total} (to train on: schedule.total_steps={2 * step})"
+    if not evaluation_is_missing(run):
+        return Start(said=(done,), finished=run)
+    if derived.config.launch.nodes > 1 or not found.complete:  # several hosts would have to agree on it before they have met
+        return Start(said=(done, f"its held-out evaluation was not made: mindrecipe evaluate {run}"), finished=run)
+    return trained_out(derived, run, found.complete[-1])
+
+
+def trained_out(derived: Derived, run: Path, last: Checkpoint) -> Start:
+    """``run`` was stopped between its last checkpoint and its end: the held-out evaluation, if there is one, and the summary are left."""
+    said = f"{run} has trained to step {last.step} of {derived.total_steps}, and was stopped before its end: only its evaluation is left"
+    return Start(Resume(folder=str(last.folder), file_name=last.file_name, step=last.step), (said,), finished=run, evaluates=True)
 
 
 def earlier_runs(derived: Derived) -> list[Path]:
@@ -170,11 +190,11 @@ def _from_path(derived: Derived, path: Path) -> Start:
     found = trusted(find(path))
     if not found.complete:
         beside = path.is_file() and len(find(path.parent).complete) > 1
-        raise _not_whole(path, found.broken, mend=f"checkpoint.resume={path.parent}" if beside else None)
-    return _from(derived, path, found)
+        raise not_whole(path, found.broken, mend=f"checkpoint.resume={path.parent}" if beside else None)
+    return begin_from(derived, path, found)
 
 
-def _not_whole(place: Path | str, broken: Sequence[tuple[Path, str]], mend: str | None = None) -> UserError:
+def not_whole(place: Path | str, broken: Sequence[tuple[Path, str]], mend: str | None = None) -> UserError:
     """The fault of checkpoints none of which can be trusted: nobody should start afresh unasked."""
     told = f"; not whole: {_told(*broken[-1])}" if broken else ""
     scratch = "checkpoint.resume=never to start from scratch, in a run.dir of its own"
@@ -185,19 +205,20 @@ def _told(path: Path, why: str) -> str:
     return f"{path.name} ({why.removeprefix(path.name).lstrip(': ')})"
 
 
-def _had_some(derived: Derived, run: Path) -> bool:
+def had_some(derived: Derived, run: Path) -> bool:
     """Whether a checkpoint of ``run`` was once whole, as far as it is known: else what lies there is what a killed process left."""
     folder = RunFiles(path=run).checkpoints
     return manifest.finished(folder, derived.device_num) != set() or bool(manifest.damaged(folder))
 
 
-def _from(derived: Derived, path: Path, found: Found) -> Start:
+def begin_from(derived: Derived, path: Path, found: Found) -> Start:
     """From the newest of ``found``, which can be trusted, below ``path``."""
     newest = found.complete[-1]
     check_layout(derived, newest)
     check_same_run(derived, path)
     check_parameters(derived, newest, "checkpoint.resume")
     check_ranks(derived, newest)
+    check_batch(derived, newest)
     begins = first_step(derived, newest)
     said = [f"resuming from step {newest.step}: {newest.path} ({', '.join(story(derived, newest, begins))})"]
     said += [f"passed over {_told(bad, why)} in {bad.parent}" for bad, why in found.broken]
@@ -210,26 +231,7 @@ def _from(derived: Derived, path: Path, found: Found) -> Start:
     return Start(Resume(folder=str(newest.folder), file_name=newest.file_name, step=begins), tuple(said))
 
 
-def again(derived: Derived, run: Path, before: int | None) -> Start:
-    """Where a failed run goes on in its own directory: its newest good checkpoint (``before`` a step), else where it first started.
-
-    All ranks' files lie in it, and only what all of them have finished counts: one that a rank was killed at is no checkpoint yet.
-    UserError where there are checkpoints and none of them is whole: then nobody should start afresh unasked.
-    """
-    finished = manifest.finished(RunFiles(path=run).checkpoints, derived.device_num)
-    found = find(run)
-    if finished is not None:
-        found = Found(tuple(each for each in found.complete if each.step in finished), found.broken if _had_some(derived, run) else ())
-    found = trusted(_only(found, None, before))
-    if found.complete:
-        return _from(derived, run, found)
-    if found.broken:
-        raise _not_whole(run, found.broken)
-    start = decide(derived, run)
-    return replace(start, said=start.said or ("no checkpoint yet: starting again from the beginning",))
-
-
-def _only(found: Found, step: int | None, before: int | None) -> Found:
+def only(found: Found, step: int | None, before: int | None) -> Found:
     """The checkpoints of ``step``, or those ``before`` one."""
     kept = [each for each in found.complete if (step is None or each.step == step) and (before is None or each.step < before)]
     return Found(tuple(kept), found.broken)

@@ -56,6 +56,11 @@ def test_c07_one_worker_runs_locally() -> None:
     assert plan_of(run, Path("/r")).is_local and command_lines(plan_of(run, Path("/r")))[0][0].endswith(("python", "python3", "python3.11"))
 
 
+def test_sigterm_promises_a_checkpoint_only_where_one_is_saved() -> None:
+    said = [plan_of(quick(*TINY, f"checkpoint={option}"), Path("/r")).saves for option in ("off", "final", "steps")]
+    assert said == [False, True, True]
+
+
 def test_c08_every_argument_of_msrun_is_written() -> None:
     for nodes in (1, 2):
         for line in command_lines(LaunchPlan(run_dir=Path("/r"), nodes=nodes, devices_per_node=2, node_rank=0, msrun=("msrun",))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,16 @@ def test_the_last_good_one_is_never_deleted(tmp_path: Path) -> None:
     assert steps(tmp_path) == [30]
 
 
+def test_a_rank_that_does_not_see_the_first_counts_no_step_that_may_be_rolled_back(tmp_path: Path) -> None:
+    """On a disk of another host: whether step 20 stays is known there only once later steps have come."""
+    manifest.begin(tmp_path)
+    for step in (10, 20):
+        file = write_ckpt(tmp_path / "rank_1" / f"x_rank_1-1_{step}.ckpt", SHAPES, step=step)
+        manifest.write(tmp_path, manifest.make(tmp_path, [file], step=step, rank=1, world=2))
+    assert manifest.prune(tmp_path, 1, 20) == []
+    assert manifest.prune(tmp_path, 1, 21) == [10]
+
+
 def test_ranks_of_an_earlier_larger_job_are_not_waited_for(tmp_path: Path) -> None:
     save(tmp_path, 10, ranks=2)
     save(tmp_path, 20, ranks=1)
@@ -95,6 +106,38 @@ def test_iterations_are_folders(tmp_path: Path) -> None:
     assert steps(tmp_path) == [10, 20]
     assert manifest.prune(tmp_path, 1) == [10]
     assert not (tmp_path / "iteration_00000010").exists()
+
+
+def cut(path: Path) -> None:
+    path.write_text(path.read_text()[:-3])
+
+
+def flip(path: Path) -> None:
+    path.write_text(path.read_text().replace("2", "3"))
+
+
+@pytest.mark.parametrize("name", ["common.json", "metadata.json"])
+@pytest.mark.parametrize(("damage", "manifests"), [(cut, True), (cut, False), (flip, True), (Path.unlink, True)])
+def test_what_describes_an_iteration_is_looked_at_too(tmp_path: Path, name: str, damage: Callable[[Path], None], manifests: bool) -> None:
+    """mindformers reads both: a damaged one would be a traceback in every rank, after a checkpoint that was called good."""
+    for step in (10, 20):
+        folder = write_iteration(tmp_path, step, SHAPES, world=2)
+        for each in ("common.json", "metadata.json"):
+            (folder / each).write_text('{"storage_data": {"w": [12]}}')
+        if manifests:
+            manifest.begin(tmp_path)
+            manifest.write(tmp_path, manifest.make(tmp_path, sorted(folder.iterdir()), step=step, rank=0, world=1))
+    damage(folder / name)
+    found = trusted(find(tmp_path))
+    assert [each.step for each in found.complete] == [10] and name in found.broken[0][1]
+
+
+def test_a_half_written_iteration_goes_with_its_folder(tmp_path: Path) -> None:
+    manifest.begin(tmp_path)
+    folder = write_iteration(tmp_path, 10, SHAPES)
+    (folder / "metadata.json").write_text("{}")
+    manifest.remove_half_written(tmp_path)
+    assert not folder.exists() and not find(tmp_path).broken
 
 
 def test_half_written_files_are_cleaned_away(tmp_path: Path) -> None:

@@ -119,6 +119,25 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path) -> Non
     assert went_on == {step: expected[step] for step in went_on}
 
 
+def test_a_run_that_dies_while_it_is_evaluated_is_evaluated_by_the_same_command_again(tmp_path: Path) -> None:
+    words = [*THIN, "model.seq_length=64", "schedule.total_steps=4", "evaluate.max_batches=2", "run.dir=run", "checkpoint.resume=auto"]
+    run = tmp_path / "run"
+    process = subprocess.Popen([TRAIN, *words], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    events = run / "logs/rank_0.events.jsonl"
+    deadline = time.monotonic() + 300
+    while not (events.exists() and '"evaluate"' in events.read_text()):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert not (run / "summary.json").exists()
+    done = train(tmp_path, *words)
+    assert done.returncode == 0 and "only its evaluation is left" in done.stdout, done.stdout + done.stderr
+    told = summary(run)
+    assert (told["state"], told["steps"]) == ("completed", 4) and isinstance(told["heldout_loss"], float)
+    assert len(losses(run)) == 4 and [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
 def test_a_run_that_diverges_is_not_a_success(tmp_path: Path) -> None:
     done = train(
         tmp_path,

@@ -36,3 +36,16 @@ def test_every_schedule(tmp_path: Path, schedule: str) -> None:
     (halfway,) = (tmp_path / "straight/checkpoint/rank_0").glob("*_6.ckpt")
     resumed = train(tmp_path / "resumed", *words, f"checkpoint.resume='{halfway}'")
     assert list(straight) == list(range(1, 13)) and resumed == {step: straight[step] for step in range(7, 13)}
+
+
+def test_with_another_batch_size_the_rows_that_follow_are_read(tmp_path: Path) -> None:
+    """Two batches of two rows are one of four: at weights that stand still their losses have its mean, and say which rows they are of."""
+    words = ["schedule=constant", "optimizer.learning_rate=1e-30", "checkpoint=steps", "checkpoint.save_steps=3"]
+    whole = train(tmp_path / "whole", *words, "dataset.batch_size=4", "schedule.total_steps=6")
+    (halfway,) = (tmp_path / "whole/checkpoint/rank_0").glob("*_3.ckpt")
+    more = ["dataset.batch_size=2", "schedule.total_steps=12", "checkpoint.strict=false", f"checkpoint.resume='{halfway}'"]
+    halves = train(tmp_path / "halves", *words, *more)
+    assert list(halves) == list(range(7, 13))
+    means = {step: (halves[2 * step - 1] + halves[2 * step]) / 2 for step in (4, 5, 6)}
+    assert means == {step: pytest.approx(whole[step], abs=2e-5) for step in means}
+    assert min(abs(one - other) for one in whole.values() for other in whole.values() if one is not other) > 1e-4, "losses tell rows apart"

@@ -151,6 +151,7 @@ def main() -> None:
     ):
         if name in options:
             options[name] = kind(options[name])
+    options["saves"] = options.get("saves", "True") == "True"
     options["real_msrun"] = options.get("real_msrun") == "True"
     restarts = RestartPolicy(max_restarts=int(options.pop("max_restarts", 0)), backoff=float(options.pop("backoff", 0.1)))
     plan = fake_plan(Path(run_dir), int(ranks), restarts=restarts, **options)

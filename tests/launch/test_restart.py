@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from fakes import Launcher, Streams, goes_on, summary_of, wait_for
 
-from mindrecipe.launch import LaunchPlan, Outcome, RestartPolicy, launch, supervise
-from mindrecipe.launch.restart import LONGEST_BACKOFF, Attempt, decide
+from mindrecipe.launch import LaunchPlan, Outcome, RestartPolicy, launch, stall
+from mindrecipe.launch.restart import LONGEST_BACKOFF, Attempt, Records, decide
 from mindrecipe.launch.stall import StallClock
 from mindrecipe.measure.record import Event, read_steps
 
@@ -58,19 +58,28 @@ def test_a_job_that_hangs_is_started_again(plan: Plan, run_dir: Path, streams: S
 
 
 def test_compiling_and_saving_are_no_hang(plan: Plan, streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a clock that stands still but for hours of compiling, and of saving."""
+    """On a clock that stands still but for hours of compiling, and many times the limit of saving."""
     now, view = [0.0], streams.view()
     show = view.event
 
     def event(told: Event) -> None:
-        if told.phase in ("compile", "save"):
-            now[0] += 9999
+        now[0] += {"compile": 9999, "save": 50}.get(told.phase, 0)
         show(told)
 
     monkeypatch.setattr(view, "event", event)
-    monkeypatch.setattr(supervise, "StallClock", partial(StallClock, clock=lambda: now[0]))
+    monkeypatch.setattr(stall, "StallClock", partial(StallClock, clock=lambda: now[0]))
     slow = plan(1, FAKE_STEPS=6, FAKE_FIRST_STEP=0.5, FAKE_SLOW_SAVE=0.5, FAKE_CHECKPOINT=5, stall_timeout=2, stall_min=2)
-    assert launch(slow, view).state == "completed" and now[0] == 2 * 9999
+    assert launch(slow, view).state == "completed" and now[0] == 9999 + 50
+
+
+def test_a_job_that_hangs_again_before_its_third_step_is_started_again(plan: Plan, run_dir: Path, streams: Streams) -> None:
+    """The first attempt tells how long a step takes."""
+    often = RestartPolicy(max_restarts=9, backoff=0)
+    faults = {"FAKE_FAULT": "0:kill@4,0:hang@5", "FAKE_ONCE": 1}
+    asked = plan(1, FAKE_STEPS=8, FAKE_CHECKPOINT=2, stall_timeout=10, stall_min=2, restarts=often, **faults)
+    assert run(asked, streams).state == "completed"
+    second = attempts(run_dir)[1]
+    assert (second["error"]["type"], second["from_step"], second["last_step"]) == ("Stalled", 2, 4)
 
 
 def test_restarts_are_used_up(plan: Plan, run_dir: Path, streams: Streams) -> None:
@@ -113,7 +122,7 @@ def test_sigterm_lets_the_ranks_save_and_exits_143(run_dir: Path, ranks: int) ->
     assert launcher.ends() == 143
     assert summary_of(run_dir)["state"] == "interrupted"
     assert len(list(run_dir.glob("checkpoint/rank_*/*.ckpt"))) == ranks
-    assert "the ranks save at their next step" in launcher.said
+    assert "the ranks save at their next step" in launcher.said and "nothing is saved" not in launcher.said
     assert ranks > 1 or "resume     train" in launcher.said, "fake ranks do not agree on a step"
 
 
@@ -129,6 +138,20 @@ def attempt(number: int = 1, state: str = "failed", at: tuple[int, int] = (0, 5)
         last_step=at[1],
         error=told,
     )
+
+
+def test_each_attempt_has_one_line_and_those_of_earlier_launches_stay(tmp_path: Path) -> None:
+    for _ in range(2):
+        records = Records(tmp_path / "attempts.jsonl")
+        for number in (1, 2):
+            records.write(attempt(number, state="running"))
+            records.write(attempt(number))
+    records.write(attempt(3, state="running"))
+    assert [(each["number"], each["state"]) for each in attempts(tmp_path)] == [
+        *[(1, "failed"), (2, "failed")] * 2,
+        (3, "running"),
+    ]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["attempts.jsonl"]
 
 
 def test_the_back_off_doubles_until_a_step_is_made() -> None:

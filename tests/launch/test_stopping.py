@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from fakes import Launcher, processes_of, role, steps_of, summary_of, wait_for
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_stops_all_ranks_and_says_how_to_go_on(run_dir: Path, ranks: int, number: int, code: int) -> None:
-    launcher = Launcher(run_dir, ranks, FAKE_STEPS=5000, FAKE_CHECKPOINT=2).trains()
+    launcher = Launcher(run_dir, ranks, FAKE_STEPS=5000, FAKE_CHECKPOINT=2, FAKE_ABREAST=1).trains()
     launcher.signal(number)
     assert launcher.ends() == code
     summary = summary_of(run_dir)
@@ -40,12 +41,13 @@ def test_ranks_that_save_before_they_leave_are_all_waited_for(run_dir: Path) -> 
 
 
 def test_ranks_that_do_not_listen_are_killed_after_the_grace(run_dir: Path) -> None:
-    launcher = Launcher(run_dir, 2, FAKE_STEPS=5000, FAKE_TERM="ignore", FAKE_ABREAST=1, stop_grace=1.5).trains()
+    launcher = Launcher(run_dir, 2, FAKE_STEPS=5000, FAKE_TERM="ignore", FAKE_ABREAST=1, stop_grace=1.5, saves=False).trains()
     began = time.monotonic()
     launcher.signal(signal.SIGTERM)
     assert launcher.ends() == 143
     assert time.monotonic() - began > 1.4
     assert "did not stop in time and was killed: rank 0, rank 1" in launcher.said
+    assert "the ranks leave at their next step, nothing is saved (checkpoint=off), within" in launcher.said
 
 
 def test_a_second_signal_does_not_wait(run_dir: Path) -> None:
@@ -70,6 +72,8 @@ def test_kill_9_of_the_launcher_ends_all(run_dir: Path, ranks: int) -> None:
     wait_for(lambda: len(processes_of(run_dir)) == (1 if ranks == 1 else ranks + 2))
     launcher.signal(signal.SIGKILL)
     launcher.ends()
+    (told,) = [json.loads(line) for line in (run_dir / "attempts.jsonl").read_text().splitlines()]
+    assert (told["state"], told["number"], told["ended"]) == ("running", 1, None), "nobody was left to say how it ended"
     wait_for(lambda: not processes_of(run_dir))
     done = steps_of(run_dir)
     time.sleep(0.3)

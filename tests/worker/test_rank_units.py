@@ -166,6 +166,15 @@ def test_updates_that_are_all_skipped_end_the_run() -> None:
     _judge(Verdict(dynamic=True), [*[(5.0, True, 1.0)] * 8, (5.0, False, 1.0)] * 3)
 
 
+def test_steps_in_a_row_that_are_borne_are_not_decided_yet() -> None:
+    verdict = Verdict(dynamic=True)
+    seen = []
+    for number, overflow in enumerate([False, True, True, False, True], 1):
+        verdict.judge(number, 5.0, overflow=overflow, loss_scale=1.0)
+        seen.append(verdict.undecided)
+    assert seen == [None, 2, 2, None, 5]
+
+
 def _record(step: int) -> str:
     floats = ("loss", "lr", "step_time", "data_time", "compute_time", "other_time", "tokens_per_s", "tflops_per_device")
     rest: dict[str, Any] = {"grad_norm": None, "loss_scale": None, "mfu": None, "memory_bytes": None}

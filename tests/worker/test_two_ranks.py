@@ -13,6 +13,9 @@ import pytest
 from frozen import BATCH, SEQ, STEPS, freeze, monitor, native
 from processes import HERE, Finished, msrun, run_python
 
+from mindrecipe.checkpoints.find import find
+from mindrecipe.freeze import freeze_evaluation
+from mindrecipe.lower.place import Resume
 from mindrecipe.measure.record import read_rank_steps
 
 pytestmark = pytest.mark.e2e
@@ -87,6 +90,19 @@ def test_two_ranks_resume_without_a_seam(family: str, pair: Callable[[str], Fini
     resumed = work(freeze(run, config, data, ranks=2, resume={"checkpoint": "", "step": HALF}), ranks=2)
     same = ("step", "loss", "lr", "grad_norm")
     assert [[step[key] for key in same] for step in resumed.steps()] == [[step[key] for key in same] for step in straight.steps()]
+
+
+def test_ranks_that_were_stopped_before_their_evaluation_only_evaluate(pair: Callable[[str], Finished], work: Work, tmp_path: Path) -> None:
+    """Of their last checkpoint, to the same bits; nothing is trained, and nothing of their records is lost."""
+    straight, run = pair("llama"), tmp_path / "run"
+    shutil.copytree(straight.path, run)
+    shutil.rmtree(run / "heldout")
+    (last,) = [each for each in find(run).complete if each.step == STEPS]
+    freeze_evaluation(run, Resume(folder=str(last.folder), file_name=last.file_name, step=STEPS))
+    again = work(run, ranks=2)
+    assert [again.heldout(rank) for rank in (0, 1)] == [straight.heldout(rank) for rank in (0, 1)]
+    assert again.steps() == straight.steps()
+    assert [event["phase"] for event in again.events()][-6:] == ["done", "start", "import", "build", "evaluate", "done"]
 
 
 @pytest.fixture(scope="module")

@@ -74,13 +74,14 @@ def test_a_spike_that_stops_the_run(tmp_path: Path) -> None:
 
 
 def test_a_spike_that_rolls_back_comes_again_and_ends_it(tmp_path: Path) -> None:
-    more = ["checkpoint=steps", "checkpoint.save_steps=6", "launch.max_restarts=5", "launch.restart_backoff=0"]
+    more = ["checkpoint=steps", "checkpoint.save_steps=5", "launch.max_restarts=5", "launch.restart_backoff=0"]
     done = train(tmp_path, *JUMP, *more, "watch.loss_spike=roll_back")
     assert done.returncode == 1, done.stdout
     attempts = [json.loads(line) for line in (tmp_path / "run/attempts.jsonl").read_text().splitlines()]
-    assert [attempt["from_step"] for attempt in attempts] == [0, 18]
+    assert [attempt["from_step"] for attempt in attempts] == [0, 15]
+    assert [each.step for each in find(tmp_path / "run").complete] == [5, 10, 15], "the weights of the spike are no checkpoint"
     warming = [record.step for record in read_steps(tmp_path / "run/metrics.jsonl") if record.warm_up]
-    assert warming == [1, 2, 19, 20], "the second attempt compiles and warms up too"
+    assert warming == [1, 2, 16, 17], "the second attempt compiles and warms up too"
     assert "the same end at the same step 20" in done.stdout
 
 

@@ -74,6 +74,10 @@ def test_what_follows() -> None:
     with pytest.raises(Stopped, match="watch.loss_spike=stop") as stopped:
         act(Alarm("loss_spike", "stop", "m"), 7)
     assert stopped.value.facts == {"step": 7} and type(stopped.value).__name__ == "Stopped"
+    assert stopped.value.spoils
+    with pytest.raises(Stopped) as stopped:
+        act(Alarm("slow_rank", "stop", "m"), 7)
+    assert not stopped.value.spoils, "the weights of a slow rank are as good as any"
     with pytest.raises(RollBack):
         act(Alarm("loss_spike", "roll_back", "m"), 7)
 
@@ -94,7 +98,12 @@ def test_skipping_that_does_not_help_rolls_back() -> None:
     losses = [5.0] * 12 + [9.0] * 20
     with pytest.raises(RollBack, match="stays above 7.5 for 9 steps though their updates are skipped") as told:
         alarms(watch(loss_spike="skip"), losses)
-    assert told.value.facts == {"step": 21}
+    assert told.value.facts == {"step": 13}, "back behind the first of them, not the last"
+    skipping = watch(loss_spike="skip")
+    alarms(skipping, losses[:15])
+    assert skipping.undecided == 13
+    list(skipping.look(record(16, 5.0), (0.0,)))
+    assert skipping.undecided is None
 
 
 def test_the_limit_is_what_the_step_compares_with() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,12 @@ class Checkpoint:
     def root(self) -> Path:
         """The folder that holds all ranks' files, and the manifests."""
         return self.folder if self.file_name is not None else self.folder.parent
+
+    @property
+    def ranks(self) -> int:
+        """How many have saved it, as far as its files tell."""
+        named = [re.search(r"-model-\d+-(\d+)\.", path.name) for path in self.files]
+        return len(self.files) if self.file_name is not None else max((int(found[1]) for found in named if found), default=1)
 
     @property
     def format(self) -> str:
@@ -122,6 +129,7 @@ def _of_iterations(folders: list[Path]) -> Found:
         fault = (
             _first_fault(files)
             or ("common.json is missing" if not (folder / "common.json").exists() else None)
+            or next(filter(None, (_unreadable(folder / name) for name in ("common.json", "metadata.json"))), None)
             or _missing_worlds(files)
             or _manifest_fault(folder.parent, files)
         )
@@ -130,6 +138,17 @@ def _of_iterations(folders: list[Path]) -> Found:
         else:
             complete.append(Checkpoint(step, folder, None, files))
     return Found(tuple(sorted(complete, key=lambda found: found.step)), tuple(broken))
+
+
+def _unreadable(path: Path) -> str | None:
+    """mindformers reads metadata.json where there is one: several ranks' sections have it."""
+    if not path.exists():
+        return None
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        held = None
+    return None if isinstance(held, dict) else f"{path.name} is no JSON object: it is cut off or damaged"
 
 
 def _missing_worlds(files: tuple[Path, ...]) -> str | None:

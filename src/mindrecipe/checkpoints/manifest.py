@@ -19,6 +19,14 @@ from pathlib import Path
 FOLDER = "manifests"
 _NAME = re.compile(r"(\d{8,})\.rank_(\d+)\.json")
 _CHUNK = 4 << 20
+#: what mindformers saves, below a checkpoint folder
+_SAVED = (
+    "rank_*/*.ckpt",
+    "rank_*/*.safetensors",
+    "iteration_*/*.safetensors",
+    "iteration_*/common.json",
+    "iteration_*/metadata.json",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +66,7 @@ def write(root: Path, manifest: Manifest) -> None:
     """Write the manifest: from now on the checkpoint counts."""
     folder = root / FOLDER
     folder.mkdir(exist_ok=True)
-    path = folder / f"{manifest.step:08d}.rank_{manifest.rank}.json"
+    path = path_of(root, manifest)
     new = path.with_suffix(".new")
     with new.open("w", encoding="utf-8") as file:
         json.dump(asdict(manifest), file)
@@ -66,6 +74,11 @@ def write(root: Path, manifest: Manifest) -> None:
         os.fsync(file.fileno())
     os.replace(new, path)
     _flush(folder)
+
+
+def path_of(root: Path, manifest: Manifest) -> Path:
+    """Where it stands."""
+    return root / FOLDER / f"{manifest.step:08d}.rank_{manifest.rank}.json"
 
 
 def read(root: Path) -> dict[int, dict[int, Manifest]]:
@@ -114,19 +127,20 @@ def begin(root: Path) -> None:
     (root / FOLDER).mkdir(parents=True, exist_ok=True)
 
 
-def prune(root: Path, keep: int) -> list[int]:
+def prune(root: Path, keep: int, undecided: int | None = None) -> list[int]:
     """Delete all but the newest ``keep`` whole checkpoints; returns the steps that went.
 
     Only what is older than those goes, so that the last good one stays whatever happens to the next. Ranks may do this at once.
+    Rank 0's manifest says that a step won't be rolled back; where it is not to be seen, steps from ``undecided`` on do not count.
     """
     manifests = read(root)
     seen = {rank for ranks in manifests.values() for rank in ranks}  # on disks that are not shared, this host's
-    whole = [step for step, ranks in manifests.items() if _all_there(ranks, seen)]
+    whole = [step for step, ranks in manifests.items() if _all_there(ranks, seen) and (0 in ranks or undecided is None or step < undecided)]
     kept = sorted(whole)[-keep:]
     gone = sorted(step for step in manifests if kept and step < kept[0])
     for step in gone:
         for manifest in manifests[step].values():
-            _delete(root, manifest)
+            delete(root, manifest)
     return gone
 
 
@@ -138,10 +152,13 @@ def remove_half_written(root: Path) -> list[Path]:
     leftovers = [*root.glob("rank_*/*.tmp"), *root.glob("iteration_*/*.tmp"), *(root / FOLDER).glob("*.new")]
     if (root / FOLDER).is_dir() and not damaged(root):
         finished = {root / name for ranks in read(root).values() for each in ranks.values() for name in each.files}
-        saved = [*root.glob("rank_*/*.ckpt"), *root.glob("rank_*/*.safetensors"), *root.glob("iteration_*/*.safetensors")]
+        saved = [path for kind in _SAVED for path in root.glob(kind)]
         leftovers += [path for path in saved if path not in finished]
     for path in leftovers:
         path.unlink(missing_ok=True)
+    for folder in root.glob("iteration_*"):
+        if not any(folder.iterdir()):
+            folder.rmdir()
     return leftovers
 
 
@@ -159,13 +176,14 @@ def _all_there(ranks: dict[int, Manifest], seen: set[int]) -> bool:
     return {rank for rank in seen if rank < world} <= set(ranks)
 
 
-def _delete(root: Path, manifest: Manifest) -> None:
+def delete(root: Path, manifest: Manifest) -> None:
+    """Remove it and its files; what is gone already is no fault."""
     for name in manifest.files:
         path = root / name
         path.unlink(missing_ok=True)
         if path.parent.name.startswith("iteration_"):
             shutil.rmtree(path.parent, ignore_errors=True)
-    (root / FOLDER / f"{manifest.step:08d}.rank_{manifest.rank}.json").unlink(missing_ok=True)
+    path_of(root, manifest).unlink(missing_ok=True)
 
 
 def _flush(path: Path) -> None:

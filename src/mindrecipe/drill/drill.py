@@ -93,10 +93,9 @@ def _break(job: Job, fault: str, at: int, expected: dict[int, float], dice: rand
         job.start()
         job.until(lambda: job.last_step() >= at, f"step {at}")
         FAULTS[fault](job, dice)
-        struck, reached, before = time.time(), job.last_step(), len(job.attempts())
+        struck, reached = time.time(), job.last_step()
         code = _bring_home(job)
-        attempts = job.attempts()
-        ends = [attempt["ended"] for attempt in attempts[before:] if attempt["state"] != "completed"]
+        ends = [attempt["ended"] for attempt in job.attempts() if attempt["state"] != "completed" and (attempt["ended"] or 0) > struck]
         detected = ends[0] - struck if ends else None
         steps_again = [event.time for event in job.events("train") if event.time > struck]
         recovered = steps_again[0] - struck if steps_again else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ from mindrecipe.launch.environment import left_out
 from mindrecipe.launch.peers import Peers
 from mindrecipe.launch.plan import LaunchPlan
 from mindrecipe.launch.preconditions import preflight
-from mindrecipe.launch.restart import Attempt
+from mindrecipe.launch.restart import Attempt, Records
 from mindrecipe.launch.seen import Ending
 from mindrecipe.launch.signals import StopSignals, exit_code
 from mindrecipe.launch.supervise import POLL
@@ -51,7 +50,7 @@ def launch(plan: LaunchPlan, view: View, again: Again | None = None) -> Outcome:
         held.callback(view.close)
         signals = held.enter_context(StopSignals())
         try:
-            return _Launch(plan, view, signals, ballast, peers, again).run()
+            return _Launch(plan, view, signals, ballast, peers, again, Records(plan.files.attempts)).run()
         except OSError as error:
             if not is_no_space(error):
                 raise
@@ -83,6 +82,7 @@ class _Launch:
     ballast: Ballast
     peers: Peers
     again: Again | None
+    records: Records
     attempts: list[Attempt] = field(default_factory=list)
 
     def run(self) -> Outcome:
@@ -96,6 +96,7 @@ class _Launch:
         said: tuple[str, ...] | None = None
         while True:
             began, from_step = time.time(), resumed_step(plan.run_dir)
+            self._record(_begun(len(self.attempts) + 1, began, from_step))
             ending, summary = attempt(plan, view, self.signals, self.ballast, self.peers, said)
             self.attempts.append(_attempt(ending, len(self.attempts) + 1, began, from_step))
             decision = restart.decide(plan.restarts, self.attempts) if plan.node == 0 else self._hosts.follow()
@@ -108,7 +109,7 @@ class _Launch:
             outcome = replace(outcome, state="interrupted", exit_code=exit_code(self.signals.received[0]))
         if len(self.attempts) > 1 or decision.why:
             outcome = replace(outcome, notes=(*outcome.notes, *filter(None, [decision.why, f"attempts: {len(self.attempts)}"])))
-        self._record(decision)
+        self._record(replace(self.attempts[-1], decision=decision.why))
         view.end(outcome, summary)
         return outcome
 
@@ -140,15 +141,17 @@ class _Launch:
             self.view.note(f"not started again: {against}")
             self.peers.over(f"not started again: {against}")
             return None
-        self._record(decision)
+        self._record(replace(self.attempts[-1], decision=decision.why))
         return said
 
-    def _record(self, decision: restart.Decision) -> None:
-        """One line of attempts.jsonl, by the first host: the last attempt, and what follows it."""
+    def _record(self, attempt_: Attempt) -> None:
+        """By the first host."""
         if self.plan.node == 0:
-            line = json.dumps(replace(self.attempts[-1], decision=decision.why).as_dict())
-            with self.plan.files.attempts.open("a", encoding="utf-8") as file:
-                file.write(f"{line}\n")
+            self.records.write(attempt_)
+
+
+def _begun(number: int, began: float, from_step: int) -> Attempt:
+    return Attempt(number=number, started=began, ended=None, state="running", exit_code=None, from_step=from_step, last_step=from_step)
 
 
 def _attempt(ending: Ending, number: int, began: float, from_step: int) -> Attempt:

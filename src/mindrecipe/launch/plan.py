@@ -25,6 +25,7 @@ class LaunchPlan:
     Without a step for ``stall_timeout`` median steps, and at least ``stall_min`` seconds, the job hangs; null: it never does.
     With fewer than ``disk_low`` bytes free, ``disk_action`` (off, warn, stop) follows; ``disk_need`` bytes must be free at the start,
     besides a small reserve. ``resume_hint`` is the command that goes on from the last checkpoint.
+    ``saves``: the ranks save checkpoints, also when they are told to stop.
     ``worker`` are the python arguments that start a rank, before the run directory; ``msrun`` replaces the msrun of this Python,
     ``msrun_args`` are further options of it.
     """
@@ -48,6 +49,7 @@ class LaunchPlan:
     total_steps: int | None = None
     title: str = "run"
     resume_hint: str | None = None
+    saves: bool = True
     dry_run: bool = False
     device_target: str = "CPU"
     disk_need: int = 0

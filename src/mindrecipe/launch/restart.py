@@ -1,10 +1,13 @@
-"""Whether a failed attempt is worth another one: pure, from what the attempts so far ended with."""
+"""Attempts at a run: what is recorded of them, and whether a failed one is worth another, from what those so far ended with."""
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from mindrecipe.measure.outcome import Outcome, RankError
@@ -33,13 +36,16 @@ class RestartPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One line of attempts.jsonl. ``from_step`` is what it resumed, ``last_step`` what it reached; times are seconds since the epoch."""
+    """One line of attempts.jsonl. ``from_step`` is what it resumed, ``last_step`` what it reached; times are seconds since the epoch.
+
+    As long as it runs, and for good where its launcher was killed, ``state`` is "running", ``ended`` and ``exit_code`` are null.
+    """
 
     number: int
     started: float
-    ended: float
+    ended: float | None
     state: str
-    exit_code: int
+    exit_code: int | None
     from_step: int
     last_step: int
     error: dict[str, Any] | None = None
@@ -48,6 +54,26 @@ class Attempt:
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
+
+
+class Records:
+    """attempts.jsonl: one line an attempt, written when it begins and again when it has ended; those of earlier launches stay."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._before = path.read_text(encoding="utf-8") if path.exists() else ""
+        self._lines: dict[int, str] = {}
+
+    def write(self, attempt: Attempt) -> None:
+        """In one piece: a reader meets the line of before or this one."""
+        self._lines[attempt.number] = f"{json.dumps(attempt.as_dict())}\n"
+        new = self._path.with_name(f".{self._path.name}.new")
+        try:
+            new.write_text(self._before + "".join(self._lines.values()), encoding="utf-8")
+            os.replace(new, self._path)
+        except OSError:  # a full disk
+            new.unlink(missing_ok=True)
+            raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from mindrecipe.launch.processes import Tree, send
 from mindrecipe.launch.ranks import Ranks
 from mindrecipe.launch.seen import Deaths, Ending, Seen
 from mindrecipe.launch.signals import StopSignals, exit_code
-from mindrecipe.launch.stall import StallClock
+from mindrecipe.launch.stall import clock_of
 from mindrecipe.launch.watch import Watch
 from mindrecipe.measure.outcome import Outcome, RankError
 from mindrecipe.measure.record import StepRecord
@@ -47,7 +47,7 @@ class Supervisor:
         self._alive = time.time()
         self._deaths: Deaths | None = None
         self._done_since: float | None = None
-        self._stall = StallClock(plan.stall_timeout, plan.stall_min)
+        self._stall = clock_of(plan)
         self._disk = DiskWatch(plan.run_dir, plan.disk_low, plan.disk_action)
 
     def run(self, root: subprocess.Popen[bytes]) -> Ending:
@@ -141,7 +141,7 @@ class Supervisor:
     def _stalled(self, passed: float) -> RankError:
         """The error of a job that hangs: which rank makes the others wait can't be seen from outside."""
         last = self._seen.steps[-1].step if self._seen.steps else 0
-        message = f"no step for {passed:.0f} s after step {last}, more than launch.stall_timeout allows ({self._stall.limit:.0f} s)"
+        message = f"no step for {passed:.0f} s after step {last}, more than {self._stall.allows}"
         return RankError(rank=None, type="Stalled", message=message, log=str(self._plan.files.logs), time=time.time())
 
     def _finish(self, root_code: int | None, *, all_left: bool) -> Outcome | None:
@@ -214,7 +214,8 @@ class Supervisor:
         """
         number, count = self._signals.received[0], len(self._signals.received)
         saves = number == signal.SIGTERM
-        doing = f"the ranks save at their next step and leave, within {self._plan.stop_grace:g} s" if saves else "stopping the ranks"
+        leave = "save at their next step and leave" if self._plan.saves else "leave at their next step, nothing is saved (checkpoint=off)"
+        doing = f"the ranks {leave}, within {self._plan.stop_grace:g} s" if saves else "stopping the ranks"
         self._view.note(f"{signal.Signals(number).name}: {doing}; once more kills them at once")
         ranks.look()
         living = ranks.living()

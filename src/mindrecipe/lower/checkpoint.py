@@ -39,7 +39,7 @@ def lower(derived: Derived, place: Place) -> dict[str, Any]:
 def callbacks(derived: Derived, place: Place) -> list[dict[str, Any]]:
     """The CheckpointMonitor, or nothing where nothing is to be saved."""
     given = derived.config.checkpoint
-    if given.save_steps is None and given.save_minutes is None and not given.save_final:
+    if not saves(derived):
         return []
     if in_section(derived):
         return [{"type": "CheckpointMonitor"}]
@@ -56,6 +56,12 @@ def callbacks(derived: Derived, place: Place) -> list[dict[str, Any]]:
     if given.save_minutes is not None:
         monitor["save_checkpoint_seconds"] = max(1, round(60 * given.save_minutes))
     return [monitor]
+
+
+def saves(derived: Derived) -> bool:
+    """Whether anything is saved at all."""
+    given = derived.config.checkpoint
+    return given.save_steps is not None or given.save_minutes is not None or given.save_final
 
 
 def in_section(derived: Derived) -> bool:

@@ -25,7 +25,7 @@ def read_heldout(run_dir: Path) -> list[HeldOut]:
 
 def unigram_entropy(run_dir: Path) -> float | None:
     """The unigram entropy of the run's data set, from its lock; None where there is no lock or the data set has none."""
-    found = (_derived(run_dir).get("dataset") or {}).get("unigram_entropy")
+    found = (dataset_of(run_dir) or {}).get("unigram_entropy")
     return None if found is None else float(found)
 
 
@@ -38,6 +38,12 @@ def resumed_step(run_dir: Path) -> int:
 def resumed_from(run_dir: Path) -> dict[str, Any] | None:
     """The checkpoint that the run goes on from (``checkpoint``, a folder; ``file``, of rank 0, or None; ``step``); None: from scratch."""
     found: dict[str, Any] | None = _derived(run_dir).get("resume")
+    return found
+
+
+def dataset_of(run_dir: Path) -> dict[str, Any] | None:
+    """What the run's lock says of its data set (derive, DataFacts)."""
+    found: dict[str, Any] | None = _derived(run_dir).get("dataset")
     return found
 
 

@@ -147,8 +147,6 @@ class StepEnd(Callback):
         loss = agreed.loss
         waited = _clock() - asked  # for the other ranks: communication, which counts as computing
         before, self.step = self.step, self._scale.first + arguments.cur_step_num
-        if self._keeper is not None:
-            self._keeper.look(arguments.cur_step_num, self.step, arguments.cur_epoch_num)
         ratio = self._updates.after_step(self.step, self._weights)
         now = _clock()
         record = self._record(outputs, loss, arguments.cur_epoch_num, now, waited, ratio, steps=self.step - before)
@@ -160,13 +158,16 @@ class StepEnd(Callback):
             self._compiled = True
             self._stop.arm()
             self._journal.phase("train", first_step=self.step, first_step_time=now - start.ended)
-        start.ended, start.recorded = now, _clock()
         try:
             self._judge(record, agreed.host_times)
-        except Exception:
+        except Exception as error:
             if self._keeper is not None:
-                self._keeper.close()  # the launcher kills this process once it is told why: saves that are under way count
+                if not getattr(error, "spoils", True):
+                    self._look_after_save(arguments)
+                self._keeper.close(lost=True)  # the launcher kills this process once it is told why: saves that are under way count
             raise
+        self._look_after_save(arguments)  # once the step is found good: what is rolled back leaves no checkpoint
+        start.ended, start.recorded = now, _clock()
         if agreed.stop:
             self._stop.asked = True
             run_context.request_stop()
@@ -180,6 +181,13 @@ class StepEnd(Callback):
                 act(alarm, record.step)
             self._set_gate()
 
+    def _look_after_save(self, arguments: Any) -> None:
+        if self._keeper is None:
+            return
+        streaks = (self._verdict.undecided, None if self._watch is None else self._watch.undecided)
+        undecided = min((first for first in streaks if first is not None), default=None)
+        self._keeper.look(arguments.cur_step_num, self.step, arguments.cur_epoch_num, undecided)
+
     def _set_gate(self) -> None:
         """On rank 0 of a run whose step cell has a gate (loss_gate.py): its limit for the next step."""
         if self._gate is not None and self._watch is not None:
@@ -191,7 +199,7 @@ class StepEnd(Callback):
         arguments = run_context.original_args()
         if self._keeper is not None:
             if self._start.saves_at_the_end:
-                self._keeper.look(arguments.cur_step_num, self.step, arguments.cur_epoch_num)
+                self._look_after_save(arguments)
             self._keeper.close()
         if self._stop.asked:  # nobody leaves before all have saved: msrun ends the others with the first
             self._agree(0.0, stop=True, host_time=0.0)

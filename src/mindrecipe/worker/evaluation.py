@@ -67,12 +67,15 @@ def evaluate(run: RunDir, request: Request) -> dict[str, Any]:
 
         portable.before_mindformers()
     load.user_modules(list(run.config["run"]["imports"]))
-    native = _alone(load.load(run, ALONE))
+    native = alone(load.load(run, ALONE))
     from mindrecipe.worker import training
+    from mindrecipe.worker.heldout import Rows, TokenLosses
 
     training.start_runtime(run, native)
     seeds.everywhere(int(native.seed))
-    cell, rows = _network(native, request)
+    cell = TokenLosses(network_of(native, request.weights), legacy=bool(native.get("use_legacy", True)))
+    cell.set_train(False)
+    rows = Rows.of(native)
     built = time.perf_counter()
     batches = list(_first(rows.batches(request.files), request.max_batches))
     if not batches:
@@ -101,7 +104,7 @@ def evaluate(run: RunDir, request: Request) -> dict[str, Any]:
     }
 
 
-def _alone(native: Any) -> Any:
+def alone(native: Any) -> Any:
     """The configuration of one process: weights of a data parallel run are whole on each rank."""
     native.use_parallel = False
     native.parallel.parallel_mode = "STAND_ALONE"
@@ -112,28 +115,25 @@ def _alone(native: Any) -> Any:
     return native
 
 
-def _network(native: Any, request: Request) -> tuple[Any, Any]:
+def network_of(native: Any, files: list[str]) -> Any:
+    """The network of ``native``, with the weights in the checkpoint ``files``. ValueError where they don't hold all of them."""
     import mindspore as ms
     from mindformers.core.parallel_config import build_parallel_config
     from mindformers.models.build_model import build_network
-
-    from mindrecipe.worker.heldout import Rows, TokenLosses
 
     build_parallel_config(native)
     arguments = {key: native.get(key) for key in ("parallel_config", "moe_config")}
     network = build_network(native.model, default_args={**arguments, "dataset_config": native.train_dataset})
     network.set_train(False)
     weights: dict[str, Any] = {}
-    for file in request.weights:
+    for file in files:
         weights.update(ms.load_checkpoint(file, format=Path(file).suffix.lstrip(".")))
     wanted = {parameter.name for parameter in network.get_parameters() if parameter.requires_grad}
     missing = sorted(wanted - set(weights))
     if missing:
         raise ValueError(f"the checkpoint has not {len(missing)} of {len(wanted)} parameters: {', '.join(missing[:5])}")
     ms.load_param_into_net(network, {name: weights[name] for name in wanted}, strict_load=True)
-    cell = TokenLosses(network, legacy=bool(native.get("use_legacy", True)))
-    cell.set_train(False)
-    return cell, Rows.of(native)
+    return network
 
 
 def _first(batches: Iterator[Any], most: int | None) -> Iterator[Any]:

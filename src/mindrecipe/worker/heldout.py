@@ -8,7 +8,8 @@ and their number, so that the job's mean is exact however many rows there are.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ from mindrecipe.worker.rundir import RunDir
 
 Array = np.ndarray[Any, Any]
 Batch = tuple[Array, Array, Array]
+_TELL_EVERY = 60.0
+"""Seconds between two signs of life of an evaluation: else the launcher takes a long one for a hang (launch/stall.py)."""
 
 
 class TokenLosses(nn.Cell):
@@ -43,9 +46,10 @@ class TokenLosses(nn.Cell):
         return (surprise * weights).sum(), weights.sum()
 
 
-def evaluate(run: RunDir, native: Any, step_cell: nn.Cell, place: Place, journal: Journal) -> None:
+def evaluate(run: RunDir, native: Any, network: Callable[[], nn.Cell], place: Place, journal: Journal) -> None:
     """Write ``RUN/heldout/rank_N.json``: ``loss_sum`` (nats) and ``tokens`` of this rank's share of the held-out split.
 
+    ``network`` gives the trained network, bare or in its step cell; it is asked where there is something to evaluate.
     At most ``evaluate.max_batches`` batches of the training's micro batch, over all ranks. An event says why where there is
     nothing to evaluate, or no way to: in semi_auto and auto parallel a rank holds slices of the network.
     """
@@ -55,11 +59,15 @@ def evaluate(run: RunDir, native: Any, step_cell: nn.Cell, place: Place, journal
         journal.phase("evaluate", skipped="no held-out files" if not files else f"no evaluation in {mode}")
         return
     journal.phase("evaluate", files=len(files))
-    cell = TokenLosses(get_real_models(step_cell), legacy=bool(native.get("use_legacy", True)))
+    cell = TokenLosses(get_real_models(network()), legacy=bool(native.get("use_legacy", True)))
     cell.set_train(False)
     rows = Rows.of(native)
     loss_sum, count = 0.0, 0.0
-    for tokens, targets, weights in _share(rows.batches(files), run, place):
+    told = time.monotonic()
+    for done, (tokens, targets, weights) in enumerate(_share(rows.batches(files), run, place)):
+        if time.monotonic() - told > _TELL_EVERY:
+            told = time.monotonic()
+            journal.phase("evaluate", batches=done)
         losses, number = cell(ms.Tensor(tokens), ms.Tensor(targets), ms.Tensor(weights))
         loss_sum += float(losses.asnumpy())
         count += float(number.asnumpy())

@@ -2,7 +2,8 @@
 
 mindformers counts and names by the steps of its own process, deletes the oldest before the new one is written, and does not flush.
 Here its deleting is turned off, and each save is finished in a thread beside the training (manifest.py): a process that is killed
-at any moment leaves the last whole checkpoint as it was.
+at any moment leaves the last whole checkpoint as it was. A save counts once its step is judged: not in the middle of bad steps that
+may yet be rolled back.
 """
 
 from __future__ import annotations
@@ -37,16 +38,24 @@ class _Save:
 
 
 class Keeper:
-    """Looks after the saves of one rank. ``keep`` whole checkpoints stay; ``folder`` is RUN/checkpoint; ``first``: steps done before."""
+    """Looks after the saves of one rank. ``keep`` whole checkpoints stay; ``folder`` is RUN/checkpoint; ``first``: steps done before.
 
-    def __init__(self, monitor: CheckpointMonitor, folder: Path, keep: int, first: int, place: Place, journal: Journal) -> None:
+    Only rank 0 knows what the watchers say. ``borne`` are the steps in a row that they bear before it ends: on another rank all but
+    older ones may yet be rolled back.
+    """
+
+    def __init__(
+        self, monitor: CheckpointMonitor, folder: Path, keep: int, first: int, place: Place, journal: Journal, *, borne: int = 0
+    ) -> None:
         self._monitor = monitor
         self._folder = folder
         self._keep = keep
         self._first = first
         self._place = place
         self._journal = journal
+        self._borne = borne
         self._seen = 0
+        self._waiting: list[_Save] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._pending: list[Future[None]] = []
         manifest.begin(folder)
@@ -54,15 +63,22 @@ class Keeper:
         for name in ("save_checkpoint", "_save_megatron_ckpt_file_format"):
             setattr(monitor, name, self._announced(getattr(monitor, name)))
 
-    def look(self, step_of_process: int, step: int, epoch: int) -> None:
-        """After a step: finish the checkpoint, if one was saved at it. Raises what went wrong with an earlier one."""
+    def look(self, step_of_process: int, step: int, epoch: int, undecided: int | None = None) -> None:
+        """After a step: finish the checkpoint, if one was saved at it. Raises what went wrong with an earlier one.
+
+        Steps from ``undecided`` on may yet be rolled back: their checkpoints wait.
+        """
         self._raise_faults()
         monitor = self._monitor
-        if monitor._last_triggered_step != step_of_process or step_of_process == self._seen:
-            return
-        self._seen = step_of_process
-        save = self._of_callback(step, epoch) if monitor.use_legacy_format else self._of_section(step)
-        self._pending.append(self._thread.submit(self._finish, save))
+        if monitor._last_triggered_step == step_of_process and step_of_process != self._seen:
+            self._seen = step_of_process
+            self._waiting.append(self._of_callback(step, epoch) if monitor.use_legacy_format else self._of_section(step))
+        self._finish_those_before(undecided)
+
+    def _finish_those_before(self, undecided: int | None) -> None:
+        decided = [save for save in self._waiting if undecided is None or save.step < undecided]
+        self._waiting = self._waiting[len(decided) :]
+        self._pending += [self._thread.submit(self._finish, save) for save in decided]
 
     def _announced(self, save: Callable[[Any], None]) -> Callable[[Any], None]:
         """However long it takes, a save is no hang: the launcher is told of it."""
@@ -74,8 +90,10 @@ class Keeper:
 
         return announce_and_save
 
-    def close(self) -> None:
-        """Wait until every save is finished."""
+    def close(self, *, lost: bool = False) -> None:
+        """Wait until every save is finished. ``lost``: the run is to be rolled back, and what still waits to be judged is none."""
+        if not lost:  # the run ends here: bad steps that were borne to its end leave a checkpoint, but cost none that is older
+            self._pending += [self._thread.submit(self._finish, save, prune=False) for save in self._waiting]
         self._thread.shutdown(wait=True)
         self._raise_faults()
 
@@ -99,14 +117,17 @@ class Keeper:
         files = [folder / f"{monitor.origin_prefix}-{kind}-{rank:07d}-{world:07d}.safetensors" for kind in kinds]
         if rank == 0:
             files.append(folder / "common.json")
+            described = folder / "metadata.json"  # of ranks that share the weights out; mindformers has waited for it
+            files += [described] if described.exists() else []
         return _Save(step=step, made=tuple(files), named=tuple(files))
 
-    def _finish(self, save: _Save) -> None:
+    def _finish(self, save: _Save, *, prune: bool = True) -> None:
         for made, named in zip(save.made, save.named, strict=True):
             _arrive(made, named)
         place = self._place
         manifest.write(self._folder, manifest.make(self._folder, list(save.named), step=save.step, rank=place.rank, world=place.world))
-        manifest.prune(self._folder, self._keep)
+        if prune:
+            manifest.prune(self._folder, self._keep, None if place.rank == 0 else save.step - self._borne)
         path = save.named[0] if self._monitor.use_legacy_format else save.named[0].parent
         self._journal.phase("checkpoint", step=save.step, path=str(path), complete=True)
 

@@ -32,8 +32,10 @@ def user_modules(names: list[str]) -> None:
             ) from error
 
 
-def load(run: RunDir, place: Place) -> Any:
+def load(run: RunDir, place: Place, *, trains: bool = True) -> Any:
     """The run's MindFormerConfig, checked, with parts that CPU lacks replaced by portable ones.
+
+    ``trains`` False: it is not to be trained any more, so that traps of training and what it would resume are no matter.
 
     Raises UserError for what mindformers would silently take the wrong way (see traps.py), and what mindformers raises for an
     unknown key.
@@ -49,8 +51,9 @@ def load(run: RunDir, place: Place) -> Any:
         resumed_step=run.resumed_step,
         resume_asked=resume is not None,
     )
-    traps.check(setting)
-    if run.config["parallel"]["mode"] == "data_parallel":
+    if trains:
+        traps.check(setting)
+    if trains and run.config["parallel"]["mode"] == "data_parallel":
         _share_replicas(native, run, place)
     if setting.several and not setting.legacy:
         from mindrecipe.worker import mcore_groups

@@ -58,7 +58,7 @@ def _train_and_evaluate(run: RunDir, place: Place, journal: Journal) -> int:
 
         portable.before_mindformers()
     load.user_modules(list(run.config["run"]["imports"]))
-    native = load.load(run, place)
+    native = load.load(run, place, trains=not run.trained_out)
     journal.phase("build")
     from mindrecipe.worker import training
 
@@ -69,6 +69,13 @@ def _train_and_evaluate(run: RunDir, place: Place, journal: Journal) -> int:
 
         simulate(run, native, place, journal)
         return EXIT_OK
+    if run.trained_out:
+        if run.config["evaluate"]["at_end"]:
+            from mindrecipe.worker import remaining
+
+            remaining.evaluate(run, native, place, journal)
+        journal.phase("done", step=run.resumed_step, seconds=time.monotonic() - began)
+        return _leave(run, place, EXIT_OK)
     trained = training.train(run, native, place, journal)
     if trained.stopped:
         journal.phase("stopped", step=trained.step)
@@ -76,13 +83,18 @@ def _train_and_evaluate(run: RunDir, place: Place, journal: Journal) -> int:
         if run.config["evaluate"]["at_end"]:
             from mindrecipe.worker import heldout
 
-            heldout.evaluate(run, native, trained.network, place, journal)
+            heldout.evaluate(run, native, lambda: trained.network, place, journal)
         journal.phase("done", step=trained.step, seconds=time.monotonic() - began)
+    return _leave(run, place, EXIT_STOPPED if trained.stopped else EXIT_OK)
+
+
+def _leave(run: RunDir, place: Place, code: int) -> int:
+    """``code``, once the others are ready to leave as well."""
     if place.world > 1 and load.device_target(run) == "CPU":
         from mindrecipe.worker.portable import barrier
 
         barrier.part()
-    return EXIT_STOPPED if trained.stopped else EXIT_OK
+    return code
 
 
 def _sample_usage(run: RunDir, place: Place, journal: Journal) -> None:

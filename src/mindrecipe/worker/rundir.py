@@ -39,3 +39,9 @@ class RunDir(RunFiles):
         """Optimizer steps done before this process started; 0 for a fresh run."""
         resume = self.derived.get("resume")
         return int(resume["step"]) if resume else 0
+
+    @property
+    def trained_out(self) -> bool:
+        """No step is left: an earlier process was stopped after its last checkpoint."""
+        total = self.derived.get("total_steps")
+        return total is not None and self.resumed_step >= int(total)

@@ -92,7 +92,10 @@ def _put_callbacks_round(task: Any, run: RunDir, place: Place, journal: Journal,
         start.monitor = next((callback for callback in sorted_callbacks if isinstance(callback, CheckpointMonitor)), None)
         watching = run.config["watch"]
         keep = int(run.config["checkpoint"]["keep"])
-        keeper = Keeper(start.monitor, run.checkpoints, keep, first, place, journal) if start.monitor is not None else None
+        borne = watching["overflow_steps"] if watching["loss_spike"] == "skip" else 0
+        keeper = None
+        if start.monitor is not None:
+            keeper = Keeper(start.monitor, run.checkpoints, keep, first, place, journal, borne=borne)
         end = StepEnd(
             start,
             journal,

@@ -29,6 +29,11 @@ class Verdict:
         self._scale = math.inf
         self._first_bad = 0
 
+    @property
+    def undecided(self) -> int | None:
+        """The first of the bad steps in a row that are borne so far; None as long as the last step was a good one."""
+        return self._first_bad if self._bad_losses or self._skipped else None
+
     def judge(self, step: int, loss: float, *, overflow: bool, loss_scale: float | None) -> None:
         """``loss`` must be the job's, so that all ranks come to the same verdict at the same step.
 

@@ -21,11 +21,12 @@ _SLOW_STEPS = 20
 
 
 class Stopped(Exception):
-    """A watcher whose action is stop ends the run. ``facts``: the step."""
+    """A watcher whose action is stop ends the run. ``facts``: the step; ``spoils``: what this step has left is not to be gone on from."""
 
-    def __init__(self, what: str, *, step: int) -> None:
+    def __init__(self, what: str, *, step: int, spoils: bool = True) -> None:
         super().__init__(what)
         self.facts: dict[str, Any] = {"step": step}
+        self.spoils = spoils
 
 
 class RollBack(Stopped):
@@ -80,7 +81,7 @@ class Watch:
         self._hosts: deque[tuple[float, ...]] = deque(maxlen=_SLOW_STEPS)
         self._steps: deque[float] = deque(maxlen=_SLOW_STEPS)
         self._slow: int | None = None
-        self._skips = 0
+        self._skips = self._first_skip = 0
         for record in before:
             self._loss.look(record.loss)
             self._norm.look(record.grad_norm)
@@ -102,6 +103,11 @@ class Watch:
         """The largest loss that is no spike at the next step."""
         return self._loss.limit
 
+    @property
+    def undecided(self) -> int | None:
+        """The first of the steps in a row whose updates are skipped so far (loss_spike=skip); None where the last one's was made."""
+        return self._first_skip if self._skips else None
+
     def _loss_spike(self, loss: float, step: int) -> str | None:
         """With skip the step cell has left the update out by itself (loss_gate.py)."""
         if self._config["loss_spike"] != "skip":
@@ -110,9 +116,12 @@ class Watch:
         if self._loss.look(loss, each=True) is None:
             self._skips = 0
             return None
+        if self._skips == 0:
+            self._first_skip = step
         self._skips += 1
         if self._skips > self._config["overflow_steps"]:
-            raise RollBack(f"the loss stays above {limit:.4g} for {self._skips} steps though their updates are skipped", step=step)
+            what = f"the loss stays above {limit:.4g} for {self._skips} steps though their updates are skipped"
+            raise RollBack(what, step=self._first_skip)
         return f"the update of step {step} was skipped: loss {loss:.4g} above {limit:.4g}, watch.loss_spike_factor times the median"
 
     @staticmethod
@@ -145,6 +154,6 @@ class Watch:
 def act(alarm: Alarm, step: int) -> None:
     """Raise what the alarm's action asks for; nothing for warn and skip."""
     if alarm.action == "stop":
-        raise Stopped(f"{alarm.message} (watch.{alarm.watcher}=stop)", step=step)
+        raise Stopped(f"{alarm.message} (watch.{alarm.watcher}=stop)", step=step, spoils=alarm.watcher != "slow_rank")
     if alarm.action == "roll_back":
         raise RollBack(f"{alarm.message} (watch.{alarm.watcher}=roll_back)", step=step)

@@ -91,9 +91,13 @@ class LaunchConfig:
     restart_window: float | None = knob(None, "Restarts longer ago do not count against max_restarts; null: all do.", unit="s", gt=0)
     restart_backoff: float = knob(5.0, "Wait before a restart; doubled as long as restarts bring no step, at most 600.", unit="s", ge=0)
     stall_timeout: float | None = knob(
-        100.0, "A job hangs when no step ends for so many median step times (saving and evaluating are no hang); null: never.", gt=1
+        100.0,
+        "A job hangs when no step ends for so many median step times (saving and evaluating may take longer: stall_min); null: never.",
+        gt=1,
     )
-    stall_min: float = knob(120.0, "Time without a step that is never a hang.", unit="s", gt=0)
+    stall_min: float = knob(
+        120.0, "Time without a step that is never a hang; saving and evaluating are none for 30 times as long.", unit="s", gt=0
+    )
     env: dict[str, Any] = knob(factory=dict, doc="Environment variables of every rank; null unsets one.")
     simulate_ranks: str = knob(
         "first-of-each-stage", "launch=simulate: the ranks: first-of-each-stage (all that differ), all, or a list such as 0,4,8-11."

@@ -73,7 +73,7 @@ class Progress:
             return
         if event.phase == "checkpoint":
             self.saved = max(self.saved or 0, int(event.detail.get("step", 0)))
-        else:
+        elif (known := self._phases.get(event.rank)) is None or known.phase != event.phase:  # an evaluation says that it gets on
             self._phases[event.rank] = event
 
     def on_step(self, record: StepRecord) -> None:
