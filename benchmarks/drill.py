@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from mindrecipe.drill import drill
+from mindrecipe.measure.tail import trim_torn_line
 
 SMALL = ["+model=llama2_tiny", "model.num_layers=1"]
 KILLS = ("worker", "launcher", "save", "sigterm", "corrupt")
@@ -56,9 +57,11 @@ def main() -> int:
 
 
 def kept(file: Path) -> list[dict[str, Any]]:
-    """What earlier calls have measured; a last line that was cut short is none."""
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    """What earlier calls have measured. A last line that was cut short is none, and goes: the next would be appended to it."""
+    if not file.is_file():
+        return []
+    trim_torn_line(file)
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def plan(kills: int, a_run: int, seed: int, done: int) -> list[str]:
