@@ -39,7 +39,7 @@ def test_in_the_middle_of_an_epoch_and_over_its_end(tmp_path: Path, more: list[s
     text = tmp_path / "text.txt"
     text.write_text("\n".join(f"line {number}: the {number * 7919 % 1000}th of all words\n" for number in range(120)))
     data = ["dataset=text", f"dataset.files=[{text}]", "dataset.heldout_fraction=0", "dataset.batch_size=4"]
-    check([*SMALL, *data, *more], tmp_path / "runs", *faults, steps=40, every=5)
+    check([*SMALL, *data, *more], tmp_path / "runs", *faults, steps=20, every=4)
 
 
 def test_safetensors_of_the_mcore_architecture(tmp_path: Path) -> None:
