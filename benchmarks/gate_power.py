@@ -31,6 +31,7 @@ from mindrecipe.judge import bench, thresholds
 from mindrecipe.judge.compare import DESPITE, Comparison, compare
 from mindrecipe.judge.measured import Measured, plain
 from mindrecipe.judge.rounds import TIMES, together
+from mindrecipe.measure.tail import trim_torn_line
 
 RECIPE = ("+model=llama2_tiny", "model.num_layers=1", "dataset.batch_size=4", "evaluate=off", "checkpoint=off", "run.imports=[gate_parts]")
 INJECTED = ("native.callbacks.Burn={share: 0.05}", "native.callbacks.Ballast={share: 0.1}", "optimizer.learning_rate=0.00306")
@@ -131,10 +132,12 @@ def clopper_pearson(count: int, trials: int, tail: float) -> tuple[float, float]
 
 
 def kept(file: Path) -> Iterator[list[Measured]]:
-    """What earlier calls have measured; a last line that was cut short is none."""
-    for line in file.read_text().splitlines(keepends=True) if file.is_file() else ():
-        if line.endswith("\n"):
-            yield [Measured.from_dict(raw) for raw in json.loads(line)["sides"]]
+    """What earlier calls have measured. A last line that was cut short is none, and goes: the next would be appended to it."""
+    if not file.is_file():
+        return
+    trim_torn_line(file)
+    for line in file.read_text().splitlines():
+        yield [Measured.from_dict(raw) for raw in json.loads(line)["sides"]]
 
 
 def measured(args: argparse.Namespace, done: int) -> Iterator[list[Measured]]:

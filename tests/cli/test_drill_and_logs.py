@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 import mindrecipe.cli.drill as verb
-from mindrecipe.drill import Row
+from mindrecipe.drill import Hit, Row
 from mindrecipe.launch.claim import Claim
 
 Cli = Callable[..., Any]
-GOOD = Row(fault="worker", at=7, detected=0.5, lost=1, recovered=9.0, identical=True)
-BAD = Row(fault="save", at=8, detected=None, lost=None, recovered=None, identical=False, problem="step 8: loss 1.0 instead of 2.0")
+HIT = Hit(fault="worker", at=7, detected=0.5, lost=1, recovered=9.0)
+GOOD = Row(fault="worker", identical=True, hits=(HIT,))
+BAD = Row(fault="save", identical=False, problem="step 8: loss 1.0 instead of 2.0")
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_the_table_and_the_exit_code(here: Path, rows: list[Row], mindrecipe: Cl
     said = mindrecipe("drill", "+model=llama2_tiny")
     assert said.code == 0
     head, row = said.out.splitlines()
-    assert head.split("  ")[0] == "fault" and row.split() == ["worker", "7", "0.5", "s", "1", "9.0", "s", "yes"]
+    assert head.split("  ")[0] == "fault" and row.split() == ["worker", "7", "0.5", "s", "1", "9.0", "s", "-", "yes"]
     rows += [BAD]
     said = mindrecipe("drill", "+model=llama2_tiny", "--folder", "kept")
     assert said.code == 1 and "NO" in said.out and BAD.problem in said.out and f"runs: {here / 'kept'}" in said.out
@@ -46,16 +47,39 @@ def test_the_table_and_the_exit_code(here: Path, rows: list[Row], mindrecipe: Cl
 
 
 def test_a_fault_that_could_not_be_made_is_told(here: Path, rows: list[Row], mindrecipe: Cli) -> None:
-    rows += [Row(fault="disk", at=7, detected=None, lost=None, recovered=None, identical=False, not_made="mount: permission denied")]
+    rows += [Row(fault="disk", identical=False, not_made="mount: permission denied")]
     said = mindrecipe("drill", "+model=llama2_tiny")
     assert said.code == 0 and said.out.splitlines()[1].split(maxsplit=1) == ["disk", "not made on this machine: mount: permission denied"]
     assert json.loads(mindrecipe("drill", "+model=llama2_tiny", "--json").out)[0]["not_made"] == "mount: permission denied"
+
+
+def test_a_run_that_suffers_several(here: Path, rows: list[Row], mindrecipe: Cli) -> None:
+    caught = Hit(fault="save", at=11, detected=1.5, lost=3, recovered=8.0, unfinished=("x.tmp",))
+    rows += [Row(fault="worker+save", identical=True, hits=(HIT, caught))]
+    words = ("drill", "+model=llama2_tiny", "--faults", "worker+save")
+    head, *lines = mindrecipe(*words).out.splitlines()
+    columns = [head.index(name) for name in ("at step", "detected in", "lost steps", "recovered in", "in a write", "identical")]
+    cells = [[line[start:].split("  ")[0] for start in (0, *columns)] for line in lines]
+    assert cells[0] == ["worker+save", "-", "1.5 s", "4", "9.0 s", "yes", "yes"], "the longest times, all lost steps"
+    assert [line.split() for line in lines[1:]] == [
+        ["worker", "7", "0.5", "s", "1", "9.0", "s", "-"],
+        ["save", "11", "1.5", "s", "3", "8.0", "s", "yes"],
+    ]
+    told = json.loads(mindrecipe(*words, "--json").out)
+    assert [hit["unfinished"] for hit in told[0]["hits"]] == [None, ["x.tmp"]]
+
+
+def test_a_kill_that_missed_the_write_is_told(here: Path, rows: list[Row], mindrecipe: Cli) -> None:
+    rows += [Row(fault="save", identical=True, hits=(Hit(fault="save", at=4, detected=1.0, lost=0, recovered=8.0, unfinished=()),))]
+    assert mindrecipe("drill", "+model=llama2_tiny").out.splitlines()[1].split()[-2:] == ["no", "yes"]
 
 
 @pytest.mark.parametrize(
     ("words", "fault"),
     [
         (["--faults", "fire"], "there is no fault 'fire'"),
+        (["--faults", "worker+fire"], "there is no fault 'fire'"),
+        (["--faults", "worker+"], "there is no fault ''"),
         (["--steps", "6", "--every", "4"], "there must be three checkpoints"),
         (["--folder", "."], "exists"),
         (["--folder", "/proc/none"], "can't make /proc/none"),

@@ -144,16 +144,22 @@ def prune(root: Path, keep: int, undecided: int | None = None) -> list[int]:
     return gone
 
 
-def remove_half_written(root: Path) -> list[Path]:
-    """Delete what a killed process left in the middle of a save: mindspore's ``*.tmp``, and files that no manifest names.
+def half_written(root: Path) -> list[Path]:
+    """What a save that was not finished has left, or has so far: mindspore's ``*.tmp``, and files that no manifest names.
 
     A folder without manifests is another program's, and where one of them is damaged its files may be whole: there only the former.
     """
     leftovers = [*root.glob("rank_*/*.tmp"), *root.glob("iteration_*/*.tmp"), *(root / FOLDER).glob("*.new")]
-    if (root / FOLDER).is_dir() and not damaged(root):
+    saved = [path for kind in _SAVED for path in root.glob(kind)]
+    if (root / FOLDER).is_dir() and not damaged(root):  # after its files have been looked for: a save may end meanwhile
         finished = {root / name for ranks in read(root).values() for each in ranks.values() for name in each.files}
-        saved = [path for kind in _SAVED for path in root.glob(kind)]
         leftovers += [path for path in saved if path not in finished]
+    return leftovers
+
+
+def remove_half_written(root: Path) -> list[Path]:
+    """Delete what a killed process left in the middle of a save (half_written)."""
+    leftovers = half_written(root)
     for path in leftovers:
         path.unlink(missing_ok=True)
     for folder in root.glob("iteration_*"):

@@ -1,4 +1,7 @@
-"""What is done to a run under drill. Each returns once it is done; the launcher may be gone then. Late: there was nothing left to break."""
+"""What is done to a run under drill. Each returns once it is done; the launcher may be gone then. Late: there was nothing left to break.
+
+A fault that is to come in the middle of a write returns the files that were not finished when it came; the others None.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,22 @@ import stat
 from collections.abc import Callable
 
 from mindrecipe.drill.job import Job, Late
+from mindrecipe.drill.midwrite import kill_in_a_write
 
-Fault = Callable[[Job, random.Random], None]
+Fault = Callable[[Job, random.Random], tuple[str, ...] | None]
 
 
 def kill_a_worker(job: Job, dice: random.Random) -> None:
     """kill -9 of a rank, as the kernel does for lack of memory."""
-    _kill_one(job, dice)
+    workers = job.workers()
+    if not workers:
+        raise Late
+    dice.choice(workers).kill()
 
 
 def kill_the_launcher(job: Job, dice: random.Random) -> None:
     """kill -9 of `train`: its ranks must not go on without it."""
     job.kill()
-
-
-def kill_while_saving(job: Job, dice: random.Random) -> None:
-    """kill -9 of a rank as soon as it begins to write a checkpoint."""
-    seen = sum(1 for _ in job.events("save"))
-    job.until(lambda: sum(1 for _ in job.events("save")) > seen, "a checkpoint")
-    _kill_one(job, dice)
 
 
 def corrupt_the_newest(job: Job, dice: random.Random) -> None:
@@ -53,19 +53,12 @@ def fill_the_disk(job: Job, dice: random.Random) -> None:
     job.disk.fill()
 
 
-def _kill_one(job: Job, dice: random.Random) -> None:
-    workers = job.workers()
-    if not workers:
-        raise Late
-    dice.choice(workers).kill()
-
-
 OWN_DISK = ("disk",)
 """Faults that need a disk of their own (small_disk.py)."""
 FAULTS: dict[str, Fault] = {
     "worker": kill_a_worker,
     "launcher": kill_the_launcher,
-    "save": kill_while_saving,
+    "save": kill_in_a_write,
     "corrupt": corrupt_the_newest,
     "sigterm": sigterm,
     "disk": fill_the_disk,

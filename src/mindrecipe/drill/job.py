@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from mindrecipe.checkpoints.find import Checkpoint, find
+from mindrecipe.checkpoints.find import Checkpoint, find, trusted
 from mindrecipe.drill.small_disk import SmallDisk
 from mindrecipe.errors import EXIT_OK
 from mindrecipe.launch.processes import die_with
@@ -94,8 +94,10 @@ class Job:
             self._process.kill()
             self._process.wait()
 
-    def until(self, condition: Callable[[], bool], what: str, *, alive: bool = True) -> None:
-        """Wait for ``condition``. Stuck where it does not come, or (``alive``) the launcher fails before it does; Late where it is done."""
+    def until(self, condition: Callable[[], bool], what: str, *, alive: bool = True, poll: float = _POLL) -> None:
+        """Wait for ``condition``, looked at every ``poll`` seconds. Stuck where it does not come, or (``alive``) the launcher fails
+        before it does; Late where it is done.
+        """
         deadline = time.monotonic() + self._patience
         while not condition():
             if alive and self.ended() is not None and not condition():
@@ -104,7 +106,7 @@ class Job:
                 raise Stuck(f"{what}: the launcher ended with exit code {self.ended()} (see {self.output})")
             if time.monotonic() > deadline:
                 raise Stuck(f"{what} did not come within {self._patience:g} s (see {self.output})")
-            time.sleep(_POLL)
+            time.sleep(poll)
 
     def runs(self) -> list[RunFiles]:
         """Its run directories, in the order they were made: <base>, <base>-2, ..."""
@@ -128,14 +130,27 @@ class Job:
             lines = run.events(0).read_text(encoding="utf-8").splitlines(keepends=True) if run.events(0).exists() else []
             yield from (event for event in map(event_from_line, (line for line in lines if line.endswith("\n"))) if event.phase == phase)
 
+    def saves(self) -> int:
+        """How many checkpoints rank 0 has begun to write, in all its runs."""
+        return sum(1 for _ in self.events("save"))
+
+    def begun_after(self, moment: float) -> float | None:
+        """When training began again after ``moment`` (both in seconds since the epoch): its first step there was made."""
+        return next((event.time for event in self.events("train") if event.time > moment), None)
+
+    @property
+    def checkpoint_folder(self) -> Path:
+        """Where the newest run writes its checkpoints."""
+        return self.runs()[-1].checkpoints
+
     def checkpoints(self) -> list[Checkpoint]:
-        """The whole checkpoints of the newest run, newest last."""
-        return list(find(self.runs()[-1].path).complete)
+        """The whole checkpoints of all its runs, newest last: its bytes are those that were written."""
+        return [checkpoint for run in self.runs() for checkpoint in trusted(find(run.path)).complete]
 
     def attempts(self) -> list[dict[str, Any]]:
-        """attempts.jsonl of the newest run."""
-        path = self.runs()[-1].attempts
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        """attempts.jsonl of all its runs."""
+        files = [run.attempts for run in self.runs() if run.attempts.exists()]
+        return [json.loads(line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
 
     def trained(self) -> list[StepRecord]:
         """Every step that any launch has recorded, those that were trained again included."""

@@ -42,12 +42,12 @@ class SmallDisk:
         self._folder.rmdir()
         os.rename(kept, self._folder)
 
-    def fill(self) -> None:
-        """From now on no byte can be added."""
+    def fill(self, *, leaving: int = 0) -> None:
+        """From now on no byte can be added, or only so many."""
         for _ in range(_TRIES):  # what is written meanwhile makes a size too small
             state = os.statvfs(self._folder)
             try:
-                _mount("-o", f"remount,size={(state.f_blocks - state.f_bfree) * state.f_frsize}", str(self._folder))
+                _mount("-o", f"remount,size={(state.f_blocks - state.f_bfree) * state.f_frsize + leaving}", str(self._folder))
             except NoDisk:
                 continue
             return
