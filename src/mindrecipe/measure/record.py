@@ -60,7 +60,8 @@ class StepRecord:
 class RankStep:
     """One step as one rank saw it, where there are several (``logs/rank_N.steps.jsonl``); times as in :class:`StepRecord`.
 
-    A rank that waits for another one does so inside ``compute_time``: the straggler is the one that waits least.
+    A rank that waits for another one does so inside ``compute_time``: the straggler is the one that waits least. ``cpu_time`` is of this
+    rank's process: who waits uses none.
     """
 
     step: int
@@ -68,6 +69,7 @@ class RankStep:
     data_time: float
     compute_time: float
     other_time: float
+    cpu_time: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,8 +152,7 @@ class StepEnd(Callback):
         record = self._record(outputs, loss, arguments.cur_epoch_num, now, waited, ratio, steps=self.step - before)
         self._journal.step(record)
         if self._journal.tells_rank_steps:
-            data, compute, other = record.data_time, record.compute_time, record.other_time
-            self._journal.rank_step(RankStep(step=self.step, time=time.time(), data_time=data, compute_time=compute, other_time=other))
+            self._journal.rank_step(_of_rank(record))
         if not self._compiled:
             self._compiled = True
             self._stop.arm()
@@ -226,3 +225,15 @@ class StepEnd(Callback):
             update_ratio=update_ratio,
             profiled=self.step in self._profiled,
         )
+
+
+def _of_rank(record: StepRecord) -> RankStep:
+    """What of ``record`` is this rank's own."""
+    return RankStep(
+        step=record.step,
+        time=time.time(),
+        data_time=record.data_time,
+        compute_time=record.compute_time,
+        other_time=record.other_time,
+        cpu_time=record.cpu_time,
+    )
