@@ -8,14 +8,15 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import profile_samples
 import pytest
-from mends import quick, run_of
 from runs import MACHINE, make, steps, usage
 
+from mends import quick
 from mindrecipe.freeze import derived_facts
 from mindrecipe.judge.diagnosis import diagnose, words
 from mindrecipe.judge.diagnosis.registry import Diagnosis, causes
@@ -146,26 +147,34 @@ def _as_it_was(base: Sequence[str], word: str) -> str:
     return f"{key}={'null' if found is None else json.dumps(found)}"
 
 
-def check_mend(found: Diagnosis, base: Sequence[str]) -> None:
+def check_mend(found: Diagnosis, base: tuple[str, ...]) -> None:
     """AssertionError for a step that is neither words nor prose, that stops the run, or a word of which changes nothing."""
     assert found.mend, f"{found.cause} has nothing to try"
     for step in words.steps_of(found.mend):
-        parts = step.split()
-        given = [part for part in parts if "=" in part]
-        if not given:
-            continue
-        assert given == parts and all(map(_WORD.fullmatch, parts)), f"{found.cause}: can't be pasted: {step}"
-        mended = quick(*base, *parts)
-        wrong = [finding for finding in mended.check() if finding.severity == "error" and finding not in quick(*base).check()]
-        assert not wrong, f"{found.cause}: {step}: {wrong[0].what}"
-        for part in parts:
-            without = quick(*base, *(_as_it_was(base, other) if other == part else other for other in parts))
-            assert _acts(without) != _acts(mended), f"{found.cause}: {part} of {step} changes nothing of {' '.join(base)}"
+        if "=" in step:
+            wrong = _wrong(step, base)
+            assert wrong is None, f"{found.cause}: {step}: {wrong}"
+
+
+@cache
+def _wrong(step: str, base: tuple[str, ...]) -> str | None:
+    parts = step.split()
+    if not all(map(_WORD.fullmatch, parts)):
+        return "can't be pasted"
+    mended = quick(*base, *parts)
+    for finding in mended.check():
+        if finding.severity == "error" and finding not in quick(*base).check():
+            return f"stops the run: {finding.what}"
+    for part in parts:
+        without = quick(*base, *(_as_it_was(base, other) if other == part else other for other in parts))
+        if _acts(without) == _acts(mended):
+            return f"{part} changes nothing of {' '.join(base)}"
+    return None
 
 
 @pytest.mark.parametrize("base", BASES)
 def test_what_to_try_can_be_pasted_and_changes_something(base: str, tmp_path: Path) -> None:
-    run = run_of(*BASES[base])
+    run = quick(*BASES[base])
     for ill, (change, more) in ILLS.items():
         for found in diagnose(_recorded(tmp_path / ill.replace(" ", "_"), run, change, more)):
             check_mend(found, BASES[base])
@@ -176,7 +185,7 @@ def test_every_cause_is_among_them(tmp_path: Path) -> None:
     found = set()
     for ill, (change, more) in ILLS.items():
         base = "fixed scale" if "on cpu" in ill or ill in ("noisy_machine", "compute_skew") else "mesh"
-        ran = _recorded(tmp_path / ill.replace(" ", "_"), run_of(*BASES[base]), change, more)
+        ran = _recorded(tmp_path / ill.replace(" ", "_"), quick(*BASES[base]), change, more)
         found |= {each.cause for each in diagnose(ran)}
     assert found == {*causes(), "dirty_data"}
 

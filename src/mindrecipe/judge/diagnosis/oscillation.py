@@ -47,12 +47,12 @@ def loss_oscillates(run: Recorded) -> Iterator[Diagnosis]:
         cause="loss_oscillates",
         cost=0.85,
         what=f"the loss swings by {spread:.2f} nats about its course{often}: the steps are too long",
-        evidence=f"{_METRICS}: loss of steps {run.steps[-len(late)].step} to {run.steps[-1].step}, less their moving mean; their level is {level:.2f}",
+        evidence=f"{_METRICS}: loss of steps {run.steps[-len(late)].step} to {run.steps[-1].step}, less their moving mean; "
+        f"their level is {level:.2f}",
         threshold=f"{expected:.2f} nats, what batches of {run.derived.get('global_batch_size')} rows differ by at the most; or "
         f"{max(SMALL * level, SMALL_NATS):.2f} nats with a correlation below {min(REGULAR, -CERTAIN / math.sqrt(len(rest))):.2f}",
         mend=words.mend(words.rate(run, 1 / 3), words.calmer(run), words.clip(run, 0.5), words.larger_batch(run)),
     )
-
 
 
 def detrended(losses: Sequence[float]) -> list[float]:

@@ -1,8 +1,8 @@
 """What one rank does to the others.
 
-All ranks leave a collective together, so that the time of a step says nothing of who computed longest. On CPU each rank's own CPU time does:
-one that waits uses none. On Ascend the device computes and the host's CPU time tells of neither; a profile of each rank does (profile=steps,
-each rank's step_trace_time.csv).
+All ranks leave a collective together, so that the time of a step says nothing of who computed longest. On CPU each rank's own CPU
+time does: one that waits uses little. On Ascend the device computes, and the host's CPU time tells nothing of it; a profile of each
+rank does (profile=steps, each rank's step_trace_time.csv).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def compute_skew(run: Recorded) -> Iterator[Diagnosis]:
     yield Diagnosis(
         cause="compute_skew",
         cost=min(share, 1.0),
-        what=f"rank {last} computes longer than the others, which wait for it: {100 * share:.0f} % of its work at every step they do not have",
+        what=f"rank {last} computes longer than the others, which wait for it: {100 * share:.0f} % of its work at a step is its alone",
         evidence=f"logs/rank_{last}.steps.jsonl: {1e3 * own[last]:.0f} ms of CPU time a step, {1e3 * others:.0f} ms on the others",
         threshold=f"{100 * SKEW:.0f} % of its CPU time, and {100 * STRAGGLER:.0f} % of a step",
         mend=f"see what rank {last} does besides: longer rows in its shard, its own callbacks, threads that no other rank has",

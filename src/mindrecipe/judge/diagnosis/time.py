@@ -26,8 +26,7 @@ def data_bound(run: Recorded) -> Iterator[Diagnosis]:
         return
     data = run.config.get("dataset", {})
     workers, prefetch = int(data.get("num_parallel_workers") or 1), int(data.get("prefetch_size") or 1)
-    loader = (run.config.get("native") or {}).get("train_dataset", {}).get("data_loader")
-    slow = data.get("source") == "native" or loader is not None
+    slow = data.get("source") == "native" or words.value(run, "native.train_dataset.data_loader") is not None
     yield Diagnosis(
         cause="data_bound",
         cost=share,

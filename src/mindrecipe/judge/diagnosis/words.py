@@ -1,8 +1,8 @@
 """What to try, as words that can be pasted behind ``train``: only such as change something of the run that they are for.
 
-A mend is one or several steps, joined by "; then ". Each is either overrides, perhaps with a remark in brackets, or plain prose, in which no
-override stands. config.yaml holds values whose nulls are filled, so that words name the value that acts and none that another one hides:
-warm-up in steps, which win over its share of the run; the dtypes themselves beside amp.dtype.
+A mend is one or several steps, joined by "; then ". Each is either overrides, perhaps with a remark in brackets, or plain prose, in
+which no override stands. config.yaml holds values whose nulls are filled, so that words name the value that acts and none that another
+one hides: warm-up in steps, which win over its share of the run; the dtypes themselves beside amp.dtype.
 """
 
 from __future__ import annotations
