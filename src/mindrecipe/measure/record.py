@@ -165,7 +165,10 @@ def read_lines(path: Path, make: Callable[[dict[str, Any]], _Made]) -> Iterator[
             if not line.endswith(b"\n"):
                 return
             try:
-                made = make(json.loads(line))
+                raw = json.loads(line)
+                if not isinstance(raw, dict):
+                    raise TypeError("it holds no object")
+                made = make(raw)
             except (ValueError, TypeError, KeyError) as fault:  # of letters, of JSON, of fields
                 raise UserError(
                     f"line {number} of {path} can't be read: {fault}",

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from mindrecipe.judge.diagnosis import words
+from mindrecipe.judge.diagnosis.oscillation import loss_oscillates
 from mindrecipe.judge.diagnosis.registry import LEAST_STEPS, Diagnosis, cause
 from mindrecipe.judge.recorded import Recorded
 from mindrecipe.measure import curves
@@ -97,9 +98,12 @@ def loss_flat(run: Recorded) -> Iterator[Diagnosis]:
 
 @cause
 def loss_spikes(run: Recorded) -> Iterator[Diagnosis]:
-    """Spikes that go at once are bad batches; spikes that take their time to go are updates too large."""
+    """Spikes that go at once are bad batches; spikes that take their time to go are updates too large.
+
+    Of a loss that swings as a whole they are a part, and no cause of their own.
+    """
     found = curves.spikes(run.steps)
-    if len(found) < SPIKES:
+    if len(found) < SPIKES or any(loss_oscillates(run)):
         return
     by_step = {record.step: record for record in run.steps}
     starts = [step for step in found if step - 1 not in found]
