@@ -79,6 +79,17 @@ def test_every_device_is_asked(ill: str, level: str, told: str, tmp_path: Path, 
     assert (found["health"].level, found["health"].told) == (level, told)
 
 
+def test_cards_of_several_chips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are asked by the numbers that npu-smi lists, which are fewer than the devices."""
+    tool = tmp_path / "npu-smi"
+    listed = r"printf '\tCard Count : 2\n\tNPU ID : 4\n\tChip Count : 2\n\tNPU ID : 6\n\tChip Count : 2\n'"
+    states = r"case $5 in 4) printf '\tHealth Status : OK\n\tHealth Status : OK\n';; 6) printf '\tHealth : OK\n\tHealth : Warning\n';; esac"
+    tool.write_text(f"#!/bin/sh\nif [ $2 = -l ]; then {listed}; else {states}; fi\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert [(line.level, line.told) for line in ascend.health(4)] == [("fault", "device 6: Warning")]
+
+
 def test_a_tool_that_hangs_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 

@@ -20,7 +20,6 @@ _MAP = "mindformers/VERSION_MAP.json"
 #: as MindSpore 2.9.0 lists them: major and minor number
 ACCEPTED = {"2.9.0": ("8.2", "8.3", "8.5", "9.0")}
 _SECONDS = 20.0
-_SILENT = f"has not answered in {_SECONDS:.0f} s"
 
 
 def toolkit() -> Iterator[Line]:
@@ -50,37 +49,34 @@ def known_good(of: str, version: str | None) -> tuple[str, ...]:
 
 
 def health(count: int) -> Iterator[Line]:
-    """Of each of ``count`` devices, in one line where all are well."""
-    told: dict[int, tuple[str | None, str]] = {}
-    for device in range(count):
-        told[device] = _health(device)
-        if told[device][1].endswith(_SILENT):  # it hangs for the others as well
-            told |= dict.fromkeys(range(device, count), told[device])
-            break
-    ill = {device: said for device, said in told.items() if said[0] not in ("OK", None)}
-    unknown = {device: said for device, said in told.items() if said[0] is None}
-    for device, (said, _) in ill.items():
-        yield Line(what="health", level="fault", told=f"device {device}: {said}", mend="npu-smi info; the device's own log")
+    """Of each card that npu-smi lists (it may have several chips), else of ``count`` devices; in one line where all are well."""
+    told: dict[str, tuple[list[str], str]] = {}
+    listed, why = _ask("-l")
+    cards = re.findall(r"^\s*NPU ID\s*:\s*(\d+)", listed, re.MULTILINE) or [str(device) for device in range(count)]
+    for card in cards:
+        said, why = ("", why) if why else _ask("-t", "health", "-i", card)  # what hangs, or is not there, is so for the others as well
+        told[card] = re.findall(r"^\s*Health[^:\n]*:\s*(\S.*?)\s*$", said, re.MULTILINE), why or "as npu-smi says nothing of it"
+    for card, (states, _) in told.items():
+        if ill := [state for state in states if state != "OK"]:
+            yield Line(what="health", level="fault", told=f"device {card}: {', '.join(ill)}", mend="npu-smi info; the device's own log")
+    unknown = [card for card, (states, _) in told.items() if not states]
     if unknown:
-        which = "every device" if len(unknown) == count else f"device {', '.join(map(str, unknown))}"
-        why = next(iter(unknown.values()))[1]
-        yield Line(what="health", level="warning", told=f"{which}: unknown, {why}", mend="npu-smi (it comes with the driver) on PATH")
-    if not ill and not unknown:
-        yield Line(what="health", level="ok", told=f"OK ({count} devices)" if count > 1 else "OK")
+        which = "every device" if len(unknown) == len(cards) else f"device {', '.join(unknown)}"
+        mend = "npu-smi (it comes with the driver) on PATH, and a driver that answers it"
+        yield Line(what="health", level="warning", told=f"{which}: unknown, {told[unknown[0]][1]}", mend=mend)
+    if all(set(states) == {"OK"} for states, _ in told.values()):
+        yield Line(what="health", level="ok", told=f"OK ({len(cards)} devices)" if len(cards) > 1 else "OK")
 
 
-def _health(device: int) -> tuple[str | None, str]:
-    """What npu-smi says of a device; None, and why it is not known."""
+def _ask(*words: str) -> tuple[str, str]:
+    """What `npu-smi info` prints; and why it has not answered, empty where it has."""
     try:
-        done = subprocess.run(
-            ["npu-smi", "info", "-t", "health", "-i", str(device)], capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
+        done = subprocess.run(["npu-smi", "info", *words], capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        return None, f"as npu-smi {_SILENT}"
+        return "", f"as npu-smi has not answered in {_SECONDS:.0f} s"
     except OSError as fault:
-        return None, f"as npu-smi can't be started: {fault.strerror}"
-    found = re.search(r"^\s*Health[^:]*:\s*(\S.*?)\s*$", done.stdout, re.MULTILINE)
-    return (found.group(1), "") if found else (None, f"as npu-smi says nothing of it (exit code {done.returncode})")
+        return "", f"as npu-smi can't be started: {fault.strerror}"
+    return done.stdout, ""
 
 
 def _line(what: str, found: str | None, wanted: tuple[str, ...], base: str, also: tuple[str, ...] = ()) -> Line:
