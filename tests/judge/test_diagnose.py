@@ -192,6 +192,14 @@ def test_a_loss_that_was_forgiven_or_an_end_by_overflow_is_no_nan(tmp_path: Path
     ]
 
 
+@pytest.mark.parametrize(
+    ("shape", "cause"),
+    [(lambda n: 4.0 + max(0, n - 40) / 20, "loss_rises"), (lambda n: 6.9, "loss_flat"), (lambda n: 5.0 + (-1) ** n, "loss_oscillates")],
+)
+def test_one_forgiven_loss_hides_no_other_ill(shape: Callable[[int], float], cause: str, tmp_path: Path) -> None:
+    assert cause in named(tmp_path, lambda record: at(FORGIVEN)(replace(record, loss=shape(record.step))))
+
+
 def ended_by(kind: str, message: str, step: int | None = None, state: str = "diverged") -> Outcome:
     told = RankError(rank=0, type=kind, message=message, log="logs/rank_0.log", time=60.0, step=step)
     return Outcome(state=state, exit_code=1, errors=(told,))
@@ -264,6 +272,7 @@ def test_memory(tmp_path: Path) -> None:
 def test_a_rank_that_the_kernel_killed(used: float, expected: str, tmp_path: Path) -> None:
     """It says nothing itself; the samples of its memory do."""
     killed = from_death(0, -9, tmp_path / "rank_0.log", 60.0)
+    first = RankError(rank=1, type="KeyError", message="'x'", log="logs/rank_1.log", time=59.0)
     samples = [usage(second, rss=int(0.4 * 2**34), host_memory=int(used * 2**34)) for second in (50.0, 55.0)]
     more = {"outcome": Outcome(state="failed", exit_code=1, errors=(killed,)), "samples": samples}
     (found,) = diagnose(Recorded(make(tmp_path / "run", steps(30), **more)))
@@ -272,6 +281,9 @@ def test_a_rank_that_the_kernel_killed(used: float, expected: str, tmp_path: Pat
         assert "killed" in found.what and "6.4 GiB of its own (rss), 15.2 GiB of the host's 16 GiB" in found.evidence
     else:
         assert "dmesg" in found.mend
+    both = Outcome(state="failed", exit_code=1, errors=(first, replace(killed, followed=True)))
+    (found,) = diagnose(Recorded(make(tmp_path / "followed", steps(30), outcome=both, samples=samples)))
+    assert found.cause == "failed" and "KeyError" in found.what, "the launcher itself ends the others"
 
 
 @pytest.mark.parametrize(("exposed", "expected"), [(3000.0, ["communication_bound"]), (500.0, [])])

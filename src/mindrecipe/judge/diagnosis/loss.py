@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from mindrecipe.judge.diagnosis import words
 from mindrecipe.judge.diagnosis.oscillation import loss_oscillates
+from mindrecipe.judge.diagnosis.overflow import bad_step
 from mindrecipe.judge.diagnosis.registry import LEAST_STEPS, Diagnosis, cause
 from mindrecipe.judge.recorded import Recorded
 from mindrecipe.measure import curves
 from mindrecipe.measure.record import StepRecord
 
 FLAT, RISE, RISE_NATS, SPIKES = 0.01, 0.05, 0.2, 2
-#: bad losses in a row whose updates were skipped, that a dynamic loss scale may still get over (worker/verdict.py)
-FORGIVEN = 3
 _METRICS = "metrics.jsonl"
 
 
@@ -26,7 +25,7 @@ def loss_not_a_number(run: Recorded) -> Iterator[Diagnosis]:
     A bad loss whose update a loss scale had skipped, and that was a number again, is none; nor is an end by overflowing gradients.
     """
     steps = run.steps
-    bad = _bad_step(run)
+    bad = bad_step(run)
     if bad is None:
         return
     before = [record for record in steps if record.step < bad]
@@ -55,7 +54,7 @@ def loss_not_a_number(run: Recorded) -> Iterator[Diagnosis]:
 def loss_rises(run: Recorded) -> Iterator[Diagnosis]:
     """It had been lower: the rate is too high for what has been learnt."""
     finite = [record for record in run.steps if math.isfinite(record.loss)]
-    if len(finite) < 2 * LEAST_STEPS or len(finite) < len(run.steps):
+    if len(finite) < 2 * LEAST_STEPS or bad_step(run) is not None:
         return
     means = [mean for mean, _ in curves.moving([record.loss for record in finite])][curves.WINDOW - 1 :]
     first, best, last = finite[0].loss, min(means), means[-1]
@@ -79,7 +78,7 @@ def loss_flat(run: Recorded) -> Iterator[Diagnosis]:
     """Nothing is learnt beyond the frequencies of tokens, or nothing at all."""
     losses = [loss for loss in run.losses if math.isfinite(loss)]
     third = len(losses) // 3
-    if third < LEAST_STEPS or len(losses) < len(run.losses):
+    if third < LEAST_STEPS or bad_step(run) is not None:
         return
     early, late = statistics.fmean(losses[:third]), statistics.fmean(losses[-third:])
     entropy = (run.derived.get("dataset") or {}).get("unigram_entropy")
@@ -127,18 +126,3 @@ def loss_spikes(run: Recorded) -> Iterator[Diagnosis]:
 def _rises(steps: Sequence[StepRecord]) -> bool:
     last = [record.loss for record in steps[-3:]]
     return last[-1] > last[0] and last[-1] > min(record.loss for record in steps) + RISE_NATS
-
-
-def _bad_step(run: Recorded) -> int | None:
-    """The first step of what made an end of the run: as its rank said, else the first of the bad losses that last to the end."""
-    last: list[StepRecord] = []
-    for record in reversed(run.steps):
-        if math.isfinite(record.loss):
-            break
-        last.append(record)
-    for error in run.summary.get("errors") or ():
-        if error.get("type") == "Diverged":
-            told = error.get("step") or run.summary.get("first_bad_step")
-            return int(told) if told is not None else (last[-1].step if last else None)
-    lasting = len(last) > FORGIVEN or any(not record.overflow for record in last)
-    return last[-1].step if lasting else None

@@ -57,7 +57,7 @@ def _killed(run: Recorded) -> Iterator[Diagnosis]:
     for error in run.summary.get("errors") or ():
         rank = error.get("rank") or 0
         samples = [sample for sample in run.usage.get(rank, ()) if sample.time <= (error.get("time") or math.inf)]
-        if not _KILLED.search(str(error.get("message"))) or not samples or not whole:
+        if error.get("followed") or not _KILLED.search(str(error.get("message"))) or not samples or not whole:
             continue
         last = samples[-1]
         if last.host_memory <= TIGHT * whole:

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from mindrecipe.judge.diagnosis import words
+from mindrecipe.judge.diagnosis.overflow import bad_step
 from mindrecipe.judge.diagnosis.registry import LEAST_STEPS, Diagnosis, cause
 from mindrecipe.judge.recorded import Recorded
 from mindrecipe.measure import curves
@@ -28,9 +29,9 @@ def loss_oscillates(run: Recorded) -> Iterator[Diagnosis]:
     Two signs, either of which is enough: the loss is spread more than rows differ (a robust deviation: single bad batches do not count),
     or it goes up and down regularly. Data that repeats within the lags looked at is regular by itself, and is judged by its spread alone.
     """
-    losses = run.losses
-    late = losses[len(losses) // 2 :]
-    if len(late) < LEAST_STEPS or not all(map(math.isfinite, losses)):
+    known = [record for record in run.steps if math.isfinite(record.loss)]
+    late = [record.loss for record in known[len(known) // 2 :]]
+    if len(late) < LEAST_STEPS or bad_step(run) is not None:
         return
     rest = detrended(late)
     middle = statistics.median(rest)
@@ -47,7 +48,7 @@ def loss_oscillates(run: Recorded) -> Iterator[Diagnosis]:
         cause="loss_oscillates",
         cost=0.85,
         what=f"the loss swings by {spread:.2f} nats about its course{often}: the steps are too long",
-        evidence=f"{_METRICS}: loss of steps {run.steps[-len(late)].step} to {run.steps[-1].step}, less their moving mean; "
+        evidence=f"{_METRICS}: loss of steps {known[-len(late)].step} to {known[-1].step}, less their moving mean; "
         f"their level is {level:.2f}",
         threshold=f"{expected:.2f} nats, what batches of {run.derived.get('global_batch_size')} rows differ by at the most; or "
         f"{max(SMALL * level, SMALL_NATS):.2f} nats with a correlation below {min(REGULAR, -CERTAIN / math.sqrt(len(rest))):.2f}",

@@ -1,14 +1,18 @@
-"""Updates that are skipped because gradients overflow in half precision."""
+"""Updates that are skipped because gradients overflow in half precision, and losses that are no numbers for good."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from mindrecipe.judge.diagnosis import words
 from mindrecipe.judge.diagnosis.registry import LEAST_STEPS, Diagnosis, cause
 from mindrecipe.judge.recorded import Recorded
+from mindrecipe.measure.record import StepRecord
 
 OVERFLOWS, STREAK = 0.05, 8
+#: bad losses in a row whose updates were skipped, that a dynamic loss scale may still get over (worker/verdict.py)
+FORGIVEN = 3
 _METRICS = "metrics.jsonl"
 
 
@@ -39,3 +43,21 @@ def _longest(flags: Sequence[bool]) -> int:
         run = run + 1 if flag else 0
         best = max(best, run)
     return best
+
+
+def bad_step(run: Recorded) -> int | None:
+    """The first step of what made an end of the run: as its rank said, else the first of the bad losses that last to the end.
+
+    None where all losses are numbers, or were again: a loss scale forgives.
+    """
+    last: list[StepRecord] = []
+    for record in reversed(run.steps):
+        if math.isfinite(record.loss):
+            break
+        last.append(record)
+    for error in run.summary.get("errors") or ():
+        if error.get("type") == "Diverged":
+            told = error.get("step") or run.summary.get("first_bad_step")
+            return int(told) if told is not None else (last[-1].step if last else None)
+    lasting = len(last) > FORGIVEN or any(not record.overflow for record in last)
+    return last[-1].step if lasting else None
