@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import subprocess
 import sys
@@ -54,9 +55,14 @@ def _facts(machine: Machine) -> dict[str, Any]:
 
 
 def toolkit_versions() -> dict[str, str | None]:
-    """Versions of the Ascend toolkit (cann) and driver; null where they are not installed."""
+    """Versions of the Ascend toolkit (cann) and driver; null where they are not installed.
+
+    MindSpore itself reads compiler/version.info below ASCEND_HOME_PATH (run_check/_check_version.py).
+    """
+    latest = _ASCEND / "ascend-toolkit/latest"
+    home = Path(os.environ.get("ASCEND_HOME_PATH") or latest)
     return {
-        "cann": _first_line(_ASCEND / "ascend-toolkit/latest/version.cfg", "version"),
+        "cann": _first_line(home / "compiler/version.info", "version=") or _first_line(latest / "version.cfg", "version"),
         "driver": _first_line(_ASCEND / "driver/version.info", "Version"),
     }
 

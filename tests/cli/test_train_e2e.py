@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from mindrecipe.checkpoints.find import find
+from mindrecipe.judge.diagnosis import diagnose
+from mindrecipe.judge.recorded import Recorded
 from mindrecipe.measure.record import StepRecord, read_steps
 
 pytestmark = pytest.mark.e2e
@@ -151,6 +153,9 @@ def test_a_run_that_diverges_is_not_a_success(tmp_path: Path) -> None:
     (run,) = run_dirs(tmp_path)
     assert summary(run)["state"] == "diverged"
     assert "Traceback" not in done.stdout + done.stderr
+    lost = diagnose(Recorded(run))[0]
+    assert lost.cause == "loss_not_a_number" and f"from step {summary(run)['first_bad_step']} on" in lost.what
+    assert "optimizer.grad_clip=1" in lost.mend
 
 
 def test_each_job_of_a_sweep_has_its_own_run(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@ a host that does everything else as well."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,17 @@ def RaggedMindDataset(dataset_files: Any, shuffle: bool = False, **ignored: Any)
 
 @MindFormerRegister.register(MindFormerModuleType.CALLBACK)
 class SleepyRank(Callback):
-    """Rank 1 sleeps after every step."""
+    """Rank 1 sleeps after every step, while a thread of its own works."""
+
+    def on_train_begin(self, run_context: Any) -> None:
+        if os.environ.get("RANK_ID") == "1":
+            threading.Thread(target=self.work, daemon=True).start()
+
+    @staticmethod
+    def work() -> None:
+        rows = bytes(2**20)
+        while True:
+            hashlib.sha256(rows)  # lets other threads of the interpreter run
 
     def on_train_step_end(self, run_context: Any) -> None:
         if os.environ.get("RANK_ID") == "1":

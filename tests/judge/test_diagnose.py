@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -13,12 +14,18 @@ import profile_samples
 import pytest
 from runs import make, steps, usage
 
+from mends import quick
 from mindrecipe.config.compose import compose_and_find
+from mindrecipe.freeze import derived_facts, to_yaml
 from mindrecipe.judge.diagnosis import diagnose
 from mindrecipe.judge.diagnosis.registry import causes
 from mindrecipe.judge.recorded import Recorded
+from mindrecipe.launch.failure import from_death
 from mindrecipe.measure.outcome import Outcome, RankError
 from mindrecipe.measure.record import Event, RankStep, StepRecord
+from mindrecipe.plan.calibration import efficiency_of
+from mindrecipe.plan.clock import price
+from mindrecipe.plan.of_run import job_of
 
 Change = Callable[[StepRecord], StepRecord]
 TRAIN = [Event(phase="train", rank=0, pid=1, time=10.0, detail={})]
@@ -93,6 +100,29 @@ def test_low_mfu(tmp_path: Path) -> None:
     assert named(tmp_path / "fine", lambda record: replace(record, mfu=0.4)) == []
 
 
+@pytest.mark.parametrize(("share", "expected"), [(0.6, ["low_mfu"]), (0.8, [])])
+def test_mfu_is_held_against_the_plan(share: float, expected: list[str], tmp_path: Path) -> None:
+    """Of the run's own layout and device; 0.6 of it would pass a threshold for all runs."""
+    run = quick("+model=llama2_7b", "device=ascend_910b", "parallel=semi_auto", "parallel.model_parallel=8", "amp=O2", "launch.workers=8")
+    derived = run.derived
+    job = job_of(derived.config, derived.family, derived.hardware, derived.device_num)
+    plan = price(job, efficiency_of(job)).mfu
+    assert share * plan > 0.15, "else it says nothing"
+    records = [replace(record, mfu=share * plan) for record in steps(60)]
+    path = make(tmp_path / "run", records, derived=derived_facts(derived, None))
+    (path / "config.yaml").write_text(to_yaml(dataclasses.asdict(derived.config)))
+    found = diagnose(Recorded(path))
+    assert [each.cause for each in found] == expected
+    if found:
+        assert f"the plan of this layout on this device is {100 * plan:.1f} %" in found[0].threshold and found[0].cost == pytest.approx(0.4)
+
+
+def test_where_the_plan_has_no_estimate_it_is_said(tmp_path: Path) -> None:
+    low = [replace(record, mfu=0.05) for record in steps(60)]
+    (found,) = diagnose(Recorded(make(tmp_path / "run", low)))
+    assert found.cause == "low_mfu" and found.threshold.startswith("15 %, as the planner has no estimate")
+
+
 def ranks(late: float) -> dict[int, list[RankStep]]:
     """Rank 1 takes ``late`` seconds for its data, which rank 0 waits for."""
     return {
@@ -108,6 +138,17 @@ def test_a_straggler_is_the_rank_that_does_not_wait(tmp_path: Path) -> None:
     (found,) = diagnose(Recorded(make(tmp_path / "run", steps(80), ranks=ranks(0.05))))
     assert found.cause == "straggler" and found.what.startswith("rank 1 waits for its data") and found.cost == pytest.approx(0.2, abs=0.03)
     assert named(tmp_path / "even", ranks=ranks(0.01)) == []
+
+
+@pytest.mark.parametrize(("more", "expected"), [(0.10, ["compute_skew"]), (0.02, [])])
+def test_a_rank_that_computes_longer_is_the_one_that_works(more: float, expected: list[str], tmp_path: Path) -> None:
+    """All leave the collective together, so that their steps take as long; who waits uses no CPU."""
+    own = {rank: [replace(record, cpu_time=0.15 + more * rank) for record in records] for rank, records in ranks(0.0).items()}
+    found = diagnose(Recorded(make(tmp_path / "run", steps(80), ranks=own)))
+    assert [each.cause for each in found] == expected
+    assert not found or ("rank 1 computes longer" in found[0].what and "250 ms of CPU time a step, 150 ms" in found[0].evidence)
+    npu = {"device_target": "Ascend", "device": "ascend_910b"}
+    assert named(tmp_path / "npu", ranks=own, derived=npu) == [], "the host's CPU time says nothing of a device"
 
 
 def test_a_profiled_rank_is_no_straggler_and_its_steps_are_not_timed(tmp_path: Path) -> None:
@@ -133,6 +174,63 @@ def test_losses_that_are_no_numbers(tmp_path: Path) -> None:
     assert found[0].mend.startswith("optimizer.learning_rate=0.0001") and "step 91" in found[0].what
 
 
+FORGIVEN = {50: {"loss": math.inf, "overflow": True, "loss_scale": 1024.0}}
+
+
+def test_a_loss_that_was_forgiven_or_an_end_by_overflow_is_no_nan(tmp_path: Path) -> None:
+    """Under a dynamic loss scale a bad loss whose update is skipped is ordinary life, also as the very last one."""
+    assert named(tmp_path / "forgiven", at(FORGIVEN)) == []
+    assert named(tmp_path / "last", at({120: FORGIVEN[50]})) == []
+    assert named(tmp_path / "for good", at({step: FORGIVEN[50] for step in range(117, 121)})) == ["loss_not_a_number"]
+    assert named(tmp_path / "no scale", at({120: {"loss": math.nan}})) == ["loss_not_a_number"]
+    ended = ended_by("Overflow", "no update since step 112: the gradients overflow at every step, at a loss scale of 1.0", step=112)
+    flags = {step: {"overflow": True, "loss_scale": 1.0} for step in range(112, 121)}
+    assert named(tmp_path / "overflow", at(flags), outcome=ended) == ["overflow_streaks"]
+    early = {step: {"overflow": True, "loss_scale": 1.0} for step in range(1, 11)}
+    assert named(tmp_path / "early", at(early), count=10, outcome=ended_by("Overflow", "no update since step 1", step=1)) == [
+        "overflow_streaks"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "cause"),
+    [(lambda n: 4.0 + max(0, n - 40) / 20, "loss_rises"), (lambda n: 6.9, "loss_flat"), (lambda n: 5.0 + (-1) ** n, "loss_oscillates")],
+)
+def test_one_forgiven_loss_hides_no_other_ill(shape: Callable[[int], float], cause: str, tmp_path: Path) -> None:
+    assert cause in named(tmp_path, lambda record: at(FORGIVEN)(replace(record, loss=shape(record.step))))
+
+
+def ended_by(kind: str, message: str, step: int | None = None, state: str = "diverged") -> Outcome:
+    told = RankError(rank=0, type=kind, message=message, log="logs/rank_0.log", time=60.0, step=step)
+    return Outcome(state=state, exit_code=1, errors=(told,))
+
+
+@pytest.mark.parametrize(
+    ("swing", "expected"),
+    [
+        (lambda n: 0.2 * math.sin(math.pi * n / 2), ["loss_oscillates"]),
+        (lambda n: 0.2 * (-1) ** n, ["loss_oscillates"]),
+        (lambda n: 0.04 * (-1) ** n, []),
+        (lambda n: DRAWN[n % 97] * 0.6, ["loss_oscillates"]),
+        (lambda n: DRAWN[n % 97] * 0.15, []),
+        (lambda n: 0.1 * math.sin(math.pi * n / 60), []),
+    ],
+    ids=["every four steps", "to and fro", "to and fro, hardly", "at random, and far", "as batches differ", "slowly"],
+)
+def test_a_loss_that_swings(swing: Callable[[int], float], expected: list[str], tmp_path: Path) -> None:
+    """Batches of eight rows: their losses differ by 0.35 nats at the most."""
+    assert named(tmp_path, lambda record: replace(record, loss=record.loss + swing(record.step)), count=160) == expected
+
+
+DRAWN = [math.sin(7919.0 * n * n) * 1.4 for n in range(97)]  # as good as at random, and the same everywhere
+
+
+def test_data_that_repeats_swings_by_itself(tmp_path: Path) -> None:
+    to_and_fro: Change = lambda record: replace(record, loss=record.loss + 0.2 * (-1) ** record.step)  # noqa: E731
+    assert named(tmp_path / "two batches", to_and_fro, derived={"steps_per_epoch": 2}) == []
+    assert named(tmp_path / "many", to_and_fro, derived={"steps_per_epoch": 200}) == ["loss_oscillates"]
+
+
 @pytest.mark.parametrize(
     ("shape", "cause"),
     [
@@ -154,6 +252,11 @@ def test_overflows(tmp_path: Path) -> None:
     searching: Change = lambda record: replace(record, overflow=record.step < 6)  # noqa: E731
     assert named(tmp_path / "often", often) == ["overflow_streaks"]
     assert named(tmp_path / "searching", searching) == []
+    long: Change = lambda record: replace(record, overflow=record.step < 12)  # noqa: E731
+    assert named(tmp_path / "long search", long) == [], "what is counted, and in a row, is of the same steps"
+    row: Change = lambda record: replace(record, overflow=400 < record.step <= 408)  # noqa: E731
+    (found,) = diagnose(Recorded(make(tmp_path / "row", [row(record) for record in steps(450)])))
+    assert found.cause == "overflow_streaks" and found.what.startswith("8 of 430 updates") and "longest streak 8" in found.what
 
 
 def test_memory(tmp_path: Path) -> None:
@@ -163,6 +266,24 @@ def test_memory(tmp_path: Path) -> None:
     assert named(tmp_path / "npu", lambda record: replace(record, memory_bytes=57 * 2**30), **npu) == ["memory_near_limit"]
     told = RankError(rank=0, type="RuntimeError", message="std::bad_alloc", log="logs/rank_0.log", time=0.0)
     assert named(tmp_path / "out", count=3, outcome=Outcome(state="failed", exit_code=1, errors=(told,))) == ["out_of_memory"]
+
+
+@pytest.mark.parametrize(("used", "expected"), [(0.95, "out_of_memory"), (0.5, "failed")])
+def test_a_rank_that_the_kernel_killed(used: float, expected: str, tmp_path: Path) -> None:
+    """It says nothing itself; the samples of its memory do."""
+    killed = from_death(0, -9, tmp_path / "rank_0.log", 60.0)
+    first = RankError(rank=1, type="KeyError", message="'x'", log="logs/rank_1.log", time=59.0)
+    samples = [usage(second, rss=int(0.4 * 2**34), host_memory=int(used * 2**34)) for second in (50.0, 55.0)]
+    more = {"outcome": Outcome(state="failed", exit_code=1, errors=(killed,)), "samples": samples}
+    (found,) = diagnose(Recorded(make(tmp_path / "run", steps(30), **more)))
+    assert found.cause == expected
+    if expected == "out_of_memory":
+        assert "killed" in found.what and "6.4 GiB of its own (rss), 15.2 GiB of the host's 16 GiB" in found.evidence
+    else:
+        assert "dmesg" in found.mend
+    both = Outcome(state="failed", exit_code=1, errors=(first, replace(killed, followed=True)))
+    (found,) = diagnose(Recorded(make(tmp_path / "followed", steps(30), outcome=both, samples=samples)))
+    assert found.cause == "failed" and "KeyError" in found.what, "the launcher itself ends the others"
 
 
 @pytest.mark.parametrize(("exposed", "expected"), [(3000.0, ["communication_bound"]), (500.0, [])])
@@ -240,5 +361,5 @@ def test_the_most_costly_first_and_every_override_is_one(tmp_path: Path, here: P
 def test_every_cause_is_known() -> None:
     assert set(causes()) == {
         "data_bound", "checkpoint_stalls", "host_bottleneck", "recompilation", "stalls", "noisy_machine", "drift", "low_mfu", "straggler",
-        "communication_bound", "launch_bound", "memory_fragmented", "out_of_memory", "memory_near_limit", "loss_not_a_number", "loss_rises", "loss_flat", "loss_spikes", "overflow_streaks", "failed",
+        "compute_skew", "loss_oscillates", "communication_bound", "launch_bound", "memory_fragmented", "out_of_memory", "memory_near_limit", "loss_not_a_number", "loss_rises", "loss_flat", "loss_spikes", "overflow_streaks", "failed",
     }  # fmt: skip

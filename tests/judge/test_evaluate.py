@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from runs import make, steps
 from trainings import run
 
+from mindrecipe.checkpoints.find import Checkpoint
 from mindrecipe.errors import UserError
 from mindrecipe.judge import evaluate as judging
 from mindrecipe.judge.recorded import EVALUATIONS, Recorded
@@ -53,6 +55,32 @@ def test_faults_are_told_before_anything_starts(here: Path, mindrecipe: Callable
     assert "model_parallel=2" in mindrecipe("evaluate", "bbb").err
     assert mindrecipe("evaluate", "nobody").code == 2
     assert not (path / EVALUATIONS).exists()
+
+
+def test_a_thousand_passes_and_figures_that_are_json(here: Path, monkeypatch: pytest.MonkeyPatch, mindrecipe: Callable[..., Any]) -> None:
+    """A diverged run evaluates to NaN, which JSON has not; without --passes a thousand are timed."""
+    path = make(here / "runs/tiny/aaa", steps(5))
+    asked: list[dict[str, Any]] = []
+
+    def work(run: Recorded, folder: Path) -> dict[str, Any]:
+        asked.append(json.loads((folder / "request.json").read_text()))
+        seconds = {"build": 1.0, "data": 1.0, "compile": 1.0, "pass": 1.0}
+        figures = {"tokens": 8, "batches": 1, "batch_size": 1, "tokens_per_s": 8.0, "cores": 1.0, "others": 0.0, "memory_bytes": 2**30}
+        return {"loss": math.nan, "perplexity": math.inf, "latencies": [0.1], "seconds": seconds, **figures}
+
+    monkeypatch.setattr(judging, "_work", work)
+    monkeypatch.setattr(judging, "_data", lambda *ignored: (["a"], "abc"))
+    monkeypatch.setattr(judging, "_checkpoint", lambda *ignored: Checkpoint(5, path, None, (path / "a.ckpt",)))
+
+    def no_json(name: str) -> None:
+        pytest.fail(f"{name} is no JSON")
+
+    told = json.loads(mindrecipe("evaluate", "aaa", "--json").out, parse_constant=no_json)
+    assert asked[0]["passes"] == 1000 and asked[0]["max_batches"] is None and told["loss"] == "nan" and told["perplexity"] == "inf"
+    (file,) = (path / EVALUATIONS).glob("*/evaluation.json")
+    assert json.loads(file.read_text(), parse_constant=no_json) == told
+    read = Recorded(path).evaluation
+    assert math.isnan(read["loss"]) and read["perplexity"] == math.inf and read["latency"]["p50"] == 0.1
 
 
 def test_only_the_data_can_be_another(here: Path) -> None:

@@ -51,6 +51,15 @@ def test_spikes_stand_out_and_a_falling_curve_has_none() -> None:
     assert curves.spikes([step(n + 1, loss=loss) for n, loss in enumerate(losses)]) == [51, 53]
 
 
+def test_a_rise_that_lasts_is_no_spike() -> None:
+    """It is a new level, above which a spike still stands out."""
+    losses = _noisy([4.0] * 40 + [8.0] * 60)
+    losses[80] += 2.0
+    assert curves.spikes([step(n + 1, loss=loss) for n, loss in enumerate(losses)]) == [81]
+    short = _noisy([4.0] * 40 + [8.0] * 6 + [4.0] * 30)
+    assert curves.spikes([step(n + 1, loss=loss) for n, loss in enumerate(short)]) == list(range(41, 47))
+
+
 def test_no_steps_no_shares() -> None:
     assert curves.time_shares([]) is None and curves.compile_time([step(1), step(2)]) is None
     assert curves.percentiles([]) == {"p50": None, "p95": None, "p99": None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from samples import step
@@ -21,6 +22,29 @@ def test_speed_leaves_the_first_two_steps_out() -> None:
     summary = summarise(DONE, steps, session=CLOCK)
     assert summary.tokens_per_s == 102.0
     assert summary.step_time == pytest.approx({"p50": 0.3, "p95": 0.48, "p99": 0.496})
+
+
+def test_profiled_steps_count_for_neither_memory_nor_use() -> None:
+    """The profiler keeps what it records in memory, and writes it to the disk."""
+    steps = [step(n, step_time=1.0, memory_bytes=2**30, profiled=False) for n in range(1, 21)]
+    steps[9] = replace(steps[9], memory_bytes=2**33, profiled=True)  # it ends 9 s after the first one
+    steps[10] = replace(steps[10], memory_bytes=2**33, profiled=True)
+    quiet = Usage(
+        time=0.0,
+        cpu=1.0,
+        host_cpu=1.0,
+        rss=2**30,
+        host_memory=2**31,
+        disk_read=0.0,
+        disk_write=0.0,
+        net_sent=0.0,
+        net_received=0.0,
+        npu=None,
+    )
+    loud = (1021.0, 1025.0)  # the profiler was at work from 1020.5 to 1022.5
+    samples = [replace(quiet, time=time, rss=2**33 if time in loud else 2**30) for time in (1010.0, 1017.5, 1021.0, 1025.0, 1030.0)]
+    summary = summarise(DONE, steps, session=CLOCK, usage=samples)
+    assert (summary.peak_memory_bytes, summary.mean_memory_bytes, summary.usage["rss"]) == (2**30, 2**30, 2**30)
 
 
 def test_two_steps_say_nothing_of_speed() -> None:

@@ -14,7 +14,8 @@ from mindrecipe.cli.tables import stdout
 from mindrecipe.derive.machine import this_machine
 from mindrecipe.errors import EXIT_FAILED, UserError
 from mindrecipe.judge.doctor import collectives
-from mindrecipe.judge.doctor.checks import Line, examine
+from mindrecipe.judge.doctor.checks import examine
+from mindrecipe.judge.doctor.line import Line
 from mindrecipe.measure.view import text
 
 _STYLES = {"ok": "green", "warning": "yellow", "fault": "bold red"}

@@ -11,6 +11,7 @@ from mindrecipe.cli.console import stderr
 from mindrecipe.cli.tables import stdout
 from mindrecipe.judge import evaluate as judging
 from mindrecipe.judge.recorded import open_run
+from mindrecipe.measure.artifacts import plain
 from mindrecipe.measure.view import text
 
 
@@ -23,7 +24,7 @@ def evaluate(
     checkpoint: Annotated[
         int | None, typer.Option("--checkpoint", help="Step of the checkpoint; without it the last.", show_default=False)
     ] = None,
-    passes: Annotated[int, typer.Option("--passes", min=1, help="Forward passes that are timed.")] = 1000,
+    passes: Annotated[int, typer.Option("--passes", min=1, help="Forward passes that are timed.")] = judging.PASSES,
     max_batches: Annotated[
         int | None, typer.Option("--max-batches", min=1, help="Batches at the most; without it all.", show_default=False)
     ] = None,
@@ -43,7 +44,7 @@ def evaluate(
         open_run(run), step=checkpoint, overrides=overrides or (), passes=passes, max_batches=max_batches, told=stderr().print
     )
     if as_json:
-        print(json.dumps(found.as_dict(), indent=2))
+        print(json.dumps(plain(found.as_dict()), indent=2, allow_nan=False))
         return
     console = stdout()
     latency = ", ".join(f"{name} {text.seconds(value)}" for name, value in found.latency.items() if value is not None)

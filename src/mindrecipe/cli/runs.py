@@ -10,9 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from mindrecipe.cli.console import stderr
 from mindrecipe.errors import UserError
 from mindrecipe.judge import listing
 from mindrecipe.judge.recorded import find_runs
+from mindrecipe.measure.artifacts import plain
 from mindrecipe.measure.view import text
 
 runs = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The runs below ./runs.")
@@ -46,8 +48,11 @@ def ls(
     if not root.is_dir():
         raise UserError(f"there is no folder {root}", mend="mindrecipe runs ls <folder of runs>; without run.root they go to ./runs")
     found = listing.rows(find_runs(root), sort=sort, reverse=reverse)
+    for row in found:
+        if row.fault is not None:
+            stderr().print(f"unreadable: {row.fault}")
     if as_json:
-        print(json.dumps([row.values for row in found], indent=2))
+        print(json.dumps(plain([row.values for row in found]), indent=2, allow_nan=False))
         return
     columns = list(dict.fromkeys([*_SHOWN, sort]))
     console = Console(highlight=False, markup=False)

@@ -49,9 +49,13 @@ def record(run: Recorded, file: Path, *, name: str | None, tolerances: Mapping[s
 
 
 def read(file: Path) -> list[Baseline]:
-    """All baselines of ``file``, oldest first. UserError for a line that is none."""
+    """All baselines of ``file``, oldest first. UserError for a line that is none, or a file that can't be read."""
     found = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError as fault:
+        raise UserError(f"{file} can't be read: {fault.strerror}", mend="a file that `mindrecipe baseline record` has written") from fault
+    for number, line in enumerate(lines, 1):
         try:
             raw: dict[str, Any] = json.loads(line)
             version = raw["schema"]
@@ -65,7 +69,7 @@ def read(file: Path) -> list[Baseline]:
                     note=raw.get("note", ""),
                 )
             )
-        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as fault:
+        except (ValueError, KeyError, TypeError, AttributeError) as fault:
             raise UserError(f"{file}:{number} is no baseline", mend="a file that `mindrecipe baseline record` has written") from fault
     return found
 

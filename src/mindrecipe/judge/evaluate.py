@@ -17,10 +17,12 @@ from mindrecipe.checkpoints.find import Checkpoint, find
 from mindrecipe.errors import UserError
 from mindrecipe.judge.recorded import EVALUATIONS, Recorded
 from mindrecipe.launch.processes import die_with
+from mindrecipe.measure.artifacts import plain
 from mindrecipe.measure.curves import percentiles
 from mindrecipe.measure.tail import last_lines
 
-WARM_UP = 10
+#: forward passes before those that are timed, and those: a 99th percentile of fewer than a thousand is of a handful of passes
+WARM_UP, PASSES = 10, 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ def evaluate(
     *,
     step: int | None = None,
     overrides: Sequence[str] = (),
-    passes: int = 1000,
+    passes: int = PASSES,
     max_batches: int | None = None,
     told: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
@@ -96,7 +98,7 @@ def evaluate(
         memory_bytes=result["memory_bytes"],
         time=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     )
-    (folder / "evaluation.json").write_text(json.dumps(found.as_dict(), indent=2) + "\n", encoding="utf-8")
+    (folder / "evaluation.json").write_text(json.dumps(plain(found.as_dict()), indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return found
 
 

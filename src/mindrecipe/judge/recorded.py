@@ -12,7 +12,7 @@ from typing import Any
 from mindrecipe.errors import UserError
 from mindrecipe.measure import curves
 from mindrecipe.measure.artifacts import read_config
-from mindrecipe.measure.record import Event, RankStep, StepRecord, Usage, read_events, read_rank_steps, read_steps, read_usage
+from mindrecipe.measure.record import Event, RankStep, StepRecord, Usage, read_events, read_lines, read_rank_steps, read_steps, read_usage
 from mindrecipe.measure.summary import history
 
 LOCK, SUMMARY, EVALUATIONS = "lock.json", "summary.json", "evaluations"
@@ -76,15 +76,14 @@ class Recorded:
     @cached_property
     def restarts(self) -> list[dict[str, Any]]:
         """The attempts that followed a failed one, as attempts.jsonl has them (launch/restart.py, Attempt)."""
-        file = self.path / "attempts.jsonl"
-        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-        return [attempt for attempt in map(json.loads, lines) if attempt["number"] > 1]
+        numbered = read_lines(self.path / "attempts.jsonl", lambda raw: (int(raw["number"]), raw))
+        return [attempt for number, attempt in numbered if number > 1]
 
     @cached_property
     def evaluation(self) -> dict[str, Any]:
         """The newest finished evaluation (see judge/evaluate.py); empty where there is none."""
         found = sorted((self.path / EVALUATIONS).glob("*/evaluation.json"), key=lambda path: path.stat().st_mtime)
-        return _read(found[-1]) if found else {}
+        return {key: _number(value) for key, value in _read(found[-1]).items()} if found else {}
 
     @property
     def derived(self) -> dict[str, Any]:
@@ -145,8 +144,8 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
-    except json.JSONDecodeError as fault:
-        raise UserError(f"{path} can't be read: {fault}") from fault
+    except (ValueError, TypeError) as fault:  # of letters, of JSON, of something that is no object
+        raise UserError(f"{path} can't be read: {fault}", mend="`mindrecipe runs ls` shows the other runs") from fault
 
 
 def _number(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from mindrecipe.errors import UserError
 from mindrecipe.measure.summary import HeldOut, Summary
 from mindrecipe.runfiles import CONFIG, LOCK
 
@@ -63,12 +64,17 @@ def tokens_per_sample(run_dir: Path) -> int | None:
 def read_config(run_dir: Path) -> dict[str, Any]:
     """The resolved configuration; empty where there is none."""
     path = run_dir / CONFIG
-    return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    try:
+        return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+    except (ValueError, TypeError, yaml.YAMLError) as fault:
+        raise UserError(f"{path} can't be read: {str(fault).splitlines()[0]}", mend="`mindrecipe runs ls` shows the other runs") from fault
 
 
 def write_summary(path: Path, summary: Summary) -> None:
     """Write the summary in one piece: whoever reads it sees all of it or the one before."""
-    text = json.dumps(_plain(summary.as_dict()), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(plain(summary.as_dict()), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("w", encoding="utf-8") as file:
@@ -88,10 +94,10 @@ def _derived(run_dir: Path) -> dict[str, Any]:
     return derived
 
 
-def _plain(value: Any) -> Any:
-    """NaN and infinities as the strings that metrics.jsonl uses for them."""
+def plain(value: Any) -> Any:
+    """``value`` as JSON can hold it: NaN and infinities as the strings that metrics.jsonl uses for them."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

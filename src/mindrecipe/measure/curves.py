@@ -50,17 +50,27 @@ def mean_and_variance(values: Collection[float]) -> tuple[float, float]:
 
 
 def spikes(steps: Sequence[StepRecord], window: int = WINDOW) -> list[int]:
-    """Steps whose loss stands out above the ``window`` before: more than six robust deviations over their median."""
+    """Steps whose loss stands out above the ``window`` before: more than six robust deviations over their median.
+
+    A rise that lasts half a window is a new level, from which spikes are told then, and no spike itself.
+    """
     found: list[int] = []
     before: deque[float] = deque(maxlen=window)
+    high: list[float] = []
     for record in steps:
         if len(before) == window and math.isfinite(record.loss):
             middle = statistics.median(before)
             spread = 1.4826 * statistics.median(abs(value - middle) for value in before)
             if record.loss - middle > _SPIKE * max(spread, _LEAST_SPREAD):
                 found.append(record.step)
+                high.append(record.loss)
+                if len(high) * 2 >= window:
+                    del found[-len(high) :]
+                    before.extend(high)
+                    high.clear()
                 continue  # one bad batch must not hide the next
         if math.isfinite(record.loss):
+            high.clear()
             before.append(record.loss)
     return found
 

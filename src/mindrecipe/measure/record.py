@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from mindrecipe.errors import UserError
+
+_Made = TypeVar("_Made")
 _encode = json.JSONEncoder(allow_nan=False).encode
 PHASES = ("start", "import", "build", "compile", "train", "alarm", "save", "checkpoint", "evaluate", "done", "stopped", "error")
 
@@ -62,7 +65,8 @@ class StepRecord:
 class RankStep:
     """One step as one rank saw it, where there are several (``logs/rank_N.steps.jsonl``); times as in :class:`StepRecord`.
 
-    A rank that waits for another one does so inside ``compute_time``: the straggler is the one that waits least.
+    A rank that waits for another one does so inside ``compute_time``: the straggler is the one that waits least. ``cpu_time`` is of this
+    rank's process: who waits uses none.
     """
 
     step: int
@@ -70,6 +74,7 @@ class RankStep:
     data_time: float
     compute_time: float
     other_time: float
+    cpu_time: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,33 +136,47 @@ def _step(raw: dict[str, Any]) -> StepRecord:
 
 def read_steps(path: Path) -> Iterator[StepRecord]:
     """Records of a metrics.jsonl; an unfinished last line (a rank was killed while it wrote) is left out."""
-    yield from (_step(raw) for raw in _lines(path))
+    return read_lines(path, _step)
 
 
 def read_rank_steps(path: Path) -> list[RankStep]:
     """The steps of one rank, the last record of each: a resumed run trains some of them again."""
-    found = {record.step: record for record in (RankStep(**raw) for raw in _lines(path))}
+    found = {record.step: record for record in read_lines(path, lambda raw: RankStep(**raw))}
     return [found[step] for step in sorted(found)]
 
 
 def read_usage(path: Path) -> list[Usage]:
     """The samples of one rank."""
-    return [Usage(**raw) for raw in _lines(path)]
+    return list(read_lines(path, lambda raw: Usage(**raw)))
 
 
 def read_events(path: Path) -> list[Event]:
     """The events of one rank."""
-    return [Event(**raw) for raw in _lines(path)]
+    return list(read_lines(path, lambda raw: Event(**raw)))
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Objects of the finished lines of a file; none where it does not exist."""
+def read_lines(path: Path, make: Callable[[dict[str, Any]], _Made]) -> Iterator[_Made]:
+    """What ``make`` makes of the objects in the finished lines of a file; none where it does not exist.
+
+    UserError for a line that is no JSON, or whose fields are not those that ``make`` takes: another version's.
+    """
     if not path.exists():
         return
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            if line.endswith("\n"):
-                yield json.loads(line)
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                raw = json.loads(line)
+                if not isinstance(raw, dict):
+                    raise TypeError("it holds no object")
+                made = make(raw)
+            except (ValueError, TypeError, KeyError) as fault:  # of letters, of JSON, of fields
+                raise UserError(
+                    f"line {number} of {path} can't be read: {fault}",
+                    mend="remove that line where it is damaged; another version of mindrecipe has other fields",
+                ) from fault
+            yield made
 
 
 def event_from_line(line: str) -> Event:

@@ -12,6 +12,7 @@ from typing import Any
 from mindrecipe.measure import curves
 from mindrecipe.measure.outcome import Outcome
 from mindrecipe.measure.record import Event, StepRecord, Usage
+from mindrecipe.measure.used import mean_usage, undisturbed
 
 _MOMENTS = ("alarm", "save", "checkpoint")  # events of training that are no phase of their own
 
@@ -40,7 +41,8 @@ class Summary:
     Speeds are of this launch's steps after the first two, whose times are ``warm_up_times``; ``compile_time`` is what the first one
     computed longer than usual. ``time_shares`` say where the time of the steps went. ``loss_mean`` and ``loss_variance`` are of the
     last 20 losses. ``clipped_steps`` had a gradient norm above optimizer.grad_clip. ``phases`` are seconds the first rank spent in
-    each phase, ``usage`` means over the samples of the first rank (see :class:`mindrecipe.measure.record.Usage`).
+    each phase, ``usage`` means over the samples of the first rank (see :class:`mindrecipe.measure.record.Usage`). Speeds, memory and use
+    are without profiled steps.
     ``save_stall`` is the median of what a checkpoint adds to its step.
     """
 
@@ -112,7 +114,7 @@ def summarise(
     timed = curves.timed(steps)
     loss = heldout_loss(heldout)
     speed = _median(record.tokens_per_s for record in timed)
-    memory = [record.memory_bytes for record in steps if record.memory_bytes is not None]
+    memory = [record.memory_bytes for record in steps if record.memory_bytes is not None and not record.profiled]
     moving = curves.moving([record.loss for record in whole])
     mean, variance = moving[-1] if moving else (None, None)
     return Summary(
@@ -138,7 +140,7 @@ def summarise(
         hfu=_median(record.hfu for record in timed if record.hfu is not None),
         peak_memory_bytes=max(memory, default=None),
         mean_memory_bytes=statistics.fmean(memory) if memory else None,
-        usage=mean_usage(usage),
+        usage=mean_usage(undisturbed(usage, steps, started=session.started, first_step=session.first_step)),
         loss_mean=mean,
         loss_variance=variance,
         overflow_steps=sum(record.overflow for record in whole),
@@ -227,16 +229,6 @@ def phase_times(events: Sequence[Event], ended: float) -> dict[str, float]:
 def clipped(record: StepRecord, grad_clip: float) -> bool:
     """Whether the step's gradients were scaled down to a norm of ``grad_clip``."""
     return record.grad_norm is not None and record.grad_norm > grad_clip
-
-
-def mean_usage(samples: Sequence[Usage]) -> dict[str, float]:
-    """Mean of each quantity over the samples that have it."""
-    found = {}
-    for name in Usage.__dataclass_fields__:
-        values = [value for value in (getattr(sample, name) for sample in samples) if value is not None]
-        if values and name != "time":
-            found[name] = statistics.fmean(values)
-    return found
 
 
 def _median(values: Iterable[float]) -> float | None:

@@ -152,8 +152,7 @@ class StepEnd(Callback):
         record = self._record(outputs, loss, arguments.cur_epoch_num, now, waited, ratio, steps=self.step - before)
         self._journal.step(record)
         if self._journal.tells_rank_steps:
-            data, compute, other = record.data_time, record.compute_time, record.other_time
-            self._journal.rank_step(RankStep(step=self.step, time=time.time(), data_time=data, compute_time=compute, other_time=other))
+            self._journal.rank_step(_of_rank(record))
         if not self._compiled:
             self._compiled = True
             self._stop.arm()
@@ -238,3 +237,15 @@ class StepEnd(Callback):
             profiled=self.step in self._profiled,
             warm_up=self._records <= WARM_UP_STEPS,
         )
+
+
+def _of_rank(record: StepRecord) -> RankStep:
+    """What of ``record`` is this rank's own."""
+    return RankStep(
+        step=record.step,
+        time=time.time(),
+        data_time=record.data_time,
+        compute_time=record.compute_time,
+        other_time=record.other_time,
+        cpu_time=record.cpu_time,
+    )

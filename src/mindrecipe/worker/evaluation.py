@@ -22,6 +22,12 @@ from mindrecipe.worker import environment, guard, load, seeds
 from mindrecipe.worker.environment import Place
 from mindrecipe.worker.rundir import RunDir
 
+#: last names of parameters that forward passes write before they read them, or only count in, and that say nothing of the model
+#: (mindformers parallel_core/training_graph/transformer: moe/router.py, moe/moe_layer.py, moe/ffn.py, flash_attention.py; models/llama)
+COMPUTED = {
+    "fi_accu", "expert_load", "expert_load_history", "expert_load_history_cnt", "num_tokens_per_expert", "max_logits_val",
+    "_device_local_loss", "pi_cache", "fi_cache", "key_cache", "value_cache", "key_cache_grad", "value_cache_grad",
+}  # fmt: skip
 ALONE = Place(rank=0, world=1, scheduler=False)
 
 
@@ -128,12 +134,25 @@ def network_of(native: Any, files: list[str]) -> Any:
     weights: dict[str, Any] = {}
     for file in files:
         weights.update(ms.load_checkpoint(file, format=Path(file).suffix.lstrip(".")))
-    wanted = {parameter.name for parameter in network.get_parameters() if parameter.requires_grad}
-    missing = sorted(wanted - set(weights))
-    if missing:
-        raise ValueError(f"the checkpoint has not {len(missing)} of {len(wanted)} parameters: {', '.join(missing[:5])}")
-    ms.load_param_into_net(network, {name: weights[name] for name in wanted}, strict_load=True)
+    fill(network, weights)
     return network
+
+
+def fill(network: Any, weights: dict[str, Any]) -> None:
+    """Give ``network`` all parameters that ``weights`` has: those of frozen layers, and the biases that balance experts, are no gradient's
+    and are the model's all the same. ValueError where one is missing that no forward pass computes by itself.
+    """
+    import mindspore as ms
+
+    own = {parameter.name: parameter for parameter in network.get_parameters()}
+    missing = sorted(name for name, parameter in own.items() if name not in weights and not _is_computed(name, parameter))
+    if missing:
+        raise ValueError(f"the checkpoint has not {len(missing)} of {len(own)} parameters: {', '.join(missing[:5])}")
+    ms.load_param_into_net(network, {name: weights[name] for name in own if name in weights}, strict_load=True)
+
+
+def _is_computed(name: str, parameter: Any) -> bool:
+    return not parameter.requires_grad and name.rpartition(".")[2] in COMPUTED
 
 
 def _first(batches: Iterator[Any], most: int | None) -> Iterator[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mindrecipe.judge.diagnosis import ending, loss, memory, profiled, ranks, time
+from mindrecipe.judge.diagnosis import ending, loss, memory, mfu, oscillation, overflow, profiled, ranks, time
 from mindrecipe.judge.diagnosis.registry import Diagnosis, diagnose
 
-__all__ = ["Diagnosis", "diagnose", "ending", "loss", "memory", "profiled", "ranks", "time"]
+__all__ = ["Diagnosis", "diagnose", "ending", "loss", "memory", "mfu", "oscillation", "overflow", "profiled", "ranks", "time"]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mindrecipe.judge.diagnosis import words
 from mindrecipe.judge.diagnosis.memory import out_of_memory
 from mindrecipe.judge.diagnosis.registry import Diagnosis, cause
 from mindrecipe.judge.recorded import Recorded
+
+_WHO_KILLED = "see in `dmesg`, and in the memory limit of the container or job, whether it was the kernel for lack of memory"
 
 
 @cause
@@ -23,5 +26,5 @@ def failed(run: Recorded) -> Iterator[Diagnosis]:
         what=f"rank {first.get('rank')} failed: {first.get('type')}: {said}",
         evidence=str(first.get("log")),
         threshold="",
-        mend="read that log from its end upwards",
+        mend=words.mend("read that log from its end upwards", _WHO_KILLED if "killed by SIGKILL" in said else None),
     )

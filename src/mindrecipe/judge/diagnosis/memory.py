@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
+from mindrecipe.judge.diagnosis import words
 from mindrecipe.judge.diagnosis.registry import Diagnosis, cause
 from mindrecipe.judge.diagnosis.remedies import remedies
 from mindrecipe.judge.recorded import Recorded
@@ -12,12 +14,16 @@ from mindrecipe.measure.tail import last_lines
 from mindrecipe.measure.view import text
 
 NEAR = 0.92
+#: of the host's memory, when last sampled: the kernel kills a while after, when the rest is gone as well
+TIGHT = 0.80
 #: what the system, the allocators of MindSpore and those of the device say (strings of mindspore's libraries)
 _OUT = re.compile(
     r"out of memory|bad_alloc|MemoryError|Cannot allocate memory|(?:Alloc(?:ate)?|Malloc)(?: device)? memory failed"
     r"|memory (?:is not|isn't|not) enough",
     re.IGNORECASE,
 )
+#: as launch/failure.py tells it
+_KILLED = re.compile("killed by SIGKILL")
 
 
 @cause
@@ -39,7 +45,31 @@ def out_of_memory(run: Recorded) -> Iterator[Diagnosis]:
             what=f"rank {error.get('rank') or 0} ended because it got no more memory",
             evidence=f"logs/rank_{error.get('rank') or 0}.log: {found[max(0, match.start() - 40) : match.end() + 240].strip()}",
             threshold="",
-            mend="; then ".join(remedies(run)),
+            mend=words.mend(*remedies(run)),
+        )
+        return
+    yield from _killed(run)
+
+
+def _killed(run: Recorded) -> Iterator[Diagnosis]:
+    """Ranks that the kernel killed say nothing, and its own log is not ours to read: told where the host's memory was nearly used up."""
+    whole = (run.lock.get("machine") or {}).get("memory_bytes")
+    for error in run.summary.get("errors") or ():
+        rank = error.get("rank") or 0
+        samples = [sample for sample in run.usage.get(rank, ()) if sample.time <= (error.get("time") or math.inf)]
+        if error.get("followed") or not _KILLED.search(str(error.get("message"))) or not samples or not whole:
+            continue
+        last = samples[-1]
+        if last.host_memory <= TIGHT * whole:
+            continue
+        yield Diagnosis(
+            cause="out_of_memory",
+            cost=1.0,
+            what=f"rank {rank} was killed, most likely by the kernel, as this host had no more memory",
+            evidence=f"summary.json: {_KILLED.pattern}; logs/rank_{rank}.usage.jsonl: at last {text.size(last.rss)} of its own (rss), "
+            f"{text.size(last.host_memory)} of the host's {text.size(int(whole))}; `dmesg` has a line of it where you may read that",
+            threshold=f"{100 * TIGHT:.0f} % of the host's memory",
+            mend=words.mend(*remedies(run), "end what else runs on this host"),
         )
         return
 
@@ -56,7 +86,7 @@ def memory_near_limit(run: Recorded) -> Iterator[Diagnosis]:
         what=f"peak memory is {100 * peak / limit:.0f} % of what there is",
         evidence=f"metrics.jsonl: memory_bytes up to {text.size(peak)} of {text.size(int(limit))} ({of})",
         threshold=f"{100 * NEAR:.0f} %",
-        mend="; then ".join(remedies(run)),
+        mend=words.mend(*remedies(run)),
     )
 
 

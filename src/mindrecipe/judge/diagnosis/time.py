@@ -5,13 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator
 
+from mindrecipe.judge.diagnosis import words
 from mindrecipe.judge.diagnosis.registry import LEAST_STEPS, Diagnosis, cause
 from mindrecipe.judge.measured import NOISY, use_of_others
 from mindrecipe.judge.recorded import Recorded
 from mindrecipe.measure.curves import percentile
 from mindrecipe.measure.record import StepRecord
 
-DATA_BOUND, SAVING, HOST, DRIFT, LOW_MFU = 0.10, 0.05, 0.05, 0.20, 0.15
+DATA_BOUND, SAVING, HOST, DRIFT = 0.10, 0.05, 0.05, 0.20
 _METRICS = "metrics.jsonl"
 _QUIET = "a quiet machine; `mindrecipe bench` compares two recipes on a noisy one"
 _Read = Callable[[StepRecord], float]
@@ -25,7 +26,7 @@ def data_bound(run: Recorded) -> Iterator[Diagnosis]:
         return
     data = run.config.get("dataset", {})
     workers, prefetch = int(data.get("num_parallel_workers") or 1), int(data.get("prefetch_size") or 1)
-    ready = "" if data.get("source") == "mindrecord" else "; text that is built once into MindRecords (dataset=text) is read fastest"
+    slow = data.get("source") == "native" or words.value(run, "native.train_dataset.data_loader") is not None
     yield Diagnosis(
         cause="data_bound",
         cost=share,
@@ -33,7 +34,10 @@ def data_bound(run: Recorded) -> Iterator[Diagnosis]:
         evidence=f"{_METRICS}: data_time is {1e3 * _mean(run, lambda record: record.data_time):.1f} ms of "
         f"{1e3 * _mean(run, lambda record: record.step_time):.1f} ms a step",
         threshold=f"{100 * DATA_BOUND:.0f} %",
-        mend=f"dataset.num_parallel_workers={2 * workers} dataset.prefetch_size={2 * prefetch}{ready}",
+        mend=words.mend(
+            f"dataset.num_parallel_workers={2 * workers} dataset.prefetch_size={2 * prefetch}",
+            "build the rows once into MindRecords, which are read fastest, in the place of a loader of your own" if slow else None,
+        ),
     )
 
 
@@ -44,15 +48,15 @@ def checkpoint_stalls(run: Recorded) -> Iterator[Diagnosis]:
     if share is None or share <= SAVING:
         return
     saved = [record.checkpoint_time for record in run.timed if record.checkpoint_time > 0.01]
-    every = run.config.get("checkpoint", {}).get("save_steps")
-    mend = "checkpoint.async_save=true" + (f" or checkpoint.save_steps={4 * int(every)}" if every else " or fewer minutes between them")
+    every, minutes = words.value(run, "checkpoint.save_steps"), words.value(run, "checkpoint.save_minutes")
+    seldom = f"checkpoint.save_steps={4 * int(every)}" if every else f"checkpoint.save_minutes={4 * minutes:g}" if minutes else None
     yield Diagnosis(
         cause="checkpoint_stalls",
         cost=share,
         what=f"{100 * share:.0f} % of the time is writing checkpoints",
         evidence=f"{_METRICS}: {len(saved)} checkpoints, {statistics.fmean(saved):.2f} s each" if saved else _METRICS,
         threshold=f"{100 * SAVING:.0f} %",
-        mend=mend,
+        mend=words.mend(words.change(run, checkpoint__async_save=True), seldom, "a faster disk: mindrecipe doctor tells its speed"),
     )
 
 
@@ -68,7 +72,10 @@ def host_bottleneck(run: Recorded) -> Iterator[Diagnosis]:
         what=f"{100 * share:.0f} % of the time is callbacks between the steps",
         evidence=f"{_METRICS}: other_time is {1e3 * _mean(run, lambda record: record.other_time):.1f} ms a step",
         threshold=f"{100 * HOST:.0f} %, and 5 ms a step",
-        mend="monitor.update_ratio_steps=null monitor.grad_groups=false; callbacks of your own (native.callbacks) less often",
+        mend=words.mend(
+            words.change(run, monitor__update_ratio_steps=None, monitor__grad_groups=False, monitor__tensorboard=False),
+            "callbacks of your own (native.callbacks) less often",
+        ),
     )
 
 
@@ -94,7 +101,7 @@ def recompilation(run: Recorded) -> Iterator[Diagnosis]:
         evidence=f"{_METRICS}: steps {_numbers(late)} computed {max(record.compute_time for record in late):.1f} s, where "
         f"{usual:.2f} s are usual",
         threshold="five times the median, with CPU time to match",
-        mend="rows of one length (dataset=text packs them), dataset.drop_remainder=true",
+        mend=words.mend(words.change(run, dataset__drop_remainder=True), "rows of one length, as text is cut into"),
     )
 
 
@@ -159,23 +166,6 @@ def drift(run: Recorded) -> Iterator[Diagnosis]:
         evidence=f"{_METRICS}: median step {1e3 * early:.0f} ms in the first third, {1e3 * late:.0f} ms in the last",
         threshold=f"{100 * DRIFT:.0f} %",
         mend="look at the device's temperature and clock (npu-smi info), and at the host's other work" if neighbour is None else _QUIET,
-    )
-
-
-@cause
-def low_mfu(run: Recorded) -> Iterator[Diagnosis]:
-    """The devices compute little of what they could, and nothing else takes the time."""
-    known = [record.mfu for record in run.timed if record.mfu is not None]
-    if len(known) < LEAST_STEPS or (mfu := statistics.median(known)) >= LOW_MFU:
-        return
-    batch = int(run.config.get("dataset", {}).get("batch_size") or 1)
-    yield Diagnosis(
-        cause="low_mfu",
-        cost=LOW_MFU - mfu,
-        what=f"MFU is {100 * mfu:.1f} %: the kernels are too small, or wait for each other",
-        evidence=f"{_METRICS}: mfu",
-        threshold=f"{100 * LOW_MFU:.0f} %",
-        mend=f"dataset.batch_size={2 * batch}, amp=O2, less model_parallel; profile=steps shows which operators take the time",
     )
 
 

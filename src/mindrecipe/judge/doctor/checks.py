@@ -6,39 +6,27 @@ import importlib.metadata
 import os
 import platform
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from mindrecipe.derive.machine import Machine, this_machine
 from mindrecipe.derive.surroundings import existing_parent, is_bound
+from mindrecipe.judge.doctor import ascend
+from mindrecipe.judge.doctor.line import Line
 from mindrecipe.launch.commands import find_msrun
 from mindrecipe.launch.plan import DEFAULT_PORT
 from mindrecipe.launch.preconditions import DISK_RESERVE
-from mindrecipe.lock import toolkit_versions
 from mindrecipe.measure.view import text
 
 #: the pair that mindformers/VERSION_MAP.json names for 1.9.0, and the Pythons both have wheels for
 KNOWN_GOOD = {"mindspore": ("2.9.0",), "mindformers": ("1.9.0",), "python": ("3.10", "3.11", "3.12")}
-LEVELS = ("ok", "warning", "fault")
 _PROBE = 64 * 2**20
 _SLOW_DISK = 50 * 2**20
 _CLOCK_SKEW = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One thing looked at; ``mend`` where it is not fine."""
-
-    what: str
-    level: str
-    told: str
-    mend: str | None = None
 
 
 Check = Callable[[Path], Iterator[Line]]
@@ -85,13 +73,8 @@ def _npus(machine: Machine) -> Iterator[Line]:
     kind = machine.npu or "unknown"
     mend = "npu-smi (it comes with the driver) on PATH, or device=ascend_910b" if kind == "unknown" else None
     yield Line(what="devices", level="warning" if mend else "ok", told=f"{machine.npu_count} x {kind}", mend=mend)
-    for name, version in toolkit_versions().items():
-        missing = f"install {name} for MindSpore {KNOWN_GOOD['mindspore'][-1]}, and source its set_env.sh"
-        yield Line(what=name, level="ok" if version else "fault", told=version or "not found", mend=None if version else missing)
-    listing = subprocess.run(["npu-smi", "info", "-t", "health", "-i", "0"], capture_output=True, text=True, timeout=30, check=False)
-    health = next((line.partition(":")[2].strip() for line in listing.stdout.splitlines() if line.strip().startswith("Health")), "unknown")
-    fine = health in ("OK", "unknown")
-    yield Line(what="health", level="ok" if fine else "fault", told=health, mend=None if fine else "npu-smi info; the device's own log")
+    yield from ascend.toolkit()
+    yield from ascend.health(machine.npu_count)
 
 
 def memory(_: Path) -> Iterator[Line]:
