@@ -196,6 +196,16 @@ def test_runs_of_the_name_are_looked_at_before_hosts_are_given_a_directory(
         assert "nothing to do" in capsys.readouterr().out
 
 
+def test_a_run_that_only_lacks_its_evaluation_is_handed_over(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    held = here / "held.mindrecord"
+    held.touch()
+    words = ["launch=slurm", "launch.nodes=1", "launch.devices_per_node=1", "launch.dry_run=true", "checkpoint.resume=auto"]
+    old = saved(ready(heldout=(str(held),)), here / "runs/llama2_tiny/x", 50)
+    assert ready(*words, heldout=(str(held),)).launch().exit_code == 0
+    said = capsys.readouterr().out
+    assert f"run.dir={old}" in said and "checkpoint.resume=auto" in said and "nothing to do" not in said
+
+
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp"), exclude_characters="/"), min_size=1, max_size=12)
 
 

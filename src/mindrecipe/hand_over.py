@@ -62,6 +62,8 @@ def _place(run: Run) -> _Place:
         return _Place(directory=choose_dir(run.derived), resume=resume)
     start = decide(run.derived)
     directory = choose_dir(run.derived) if given is None else numbered(given)
+    if start.finished is not None and start.evaluates:  # the node that gets this directory makes the evaluation that is missing
+        return _Place(directory=start.finished, resume="auto")
     if start.finished is not None:
         return _Place(directory=start.finished, resume=resume, finished="; ".join(start.said))
     return _Place(directory=directory, resume=str(start.resume.path) if start.resume is not None else resume)
