@@ -29,9 +29,9 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 def frozen(run_dir: Path) -> Callable[..., Path]:
     """Make the run directory look frozen, with the ``launch.env`` that is given."""
 
-    def freeze(devices: int = 2, nodes: int = 1, **env: Any) -> Path:
+    def freeze(devices: int = 2, nodes: int = 1, grace: float = 30.0, **env: Any) -> Path:
         (run_dir / "mindformers.yaml").write_text("{}")
-        (run_dir / "config.yaml").write_text(yaml.safe_dump({"launch": {"env": env}}))
+        (run_dir / "config.yaml").write_text(yaml.safe_dump({"launch": {"env": env, "stop_grace": grace}}))
         derived = {"devices_per_node": devices, "device_num": nodes * devices, "device_target": "CPU"}
         (run_dir / "lock.json").write_text(json.dumps({"derived": derived}))
         return run_dir
