@@ -180,7 +180,7 @@ if ((node_rank == 0)); then # the launcher's own lock: all our processes hold it
   exec 8<>"$run_dir/.launcher"
   "$python" -c '
 import fcntl, sys, time
-for attempt in range(10):  # one that only looks whether it is held has it for a moment
+for attempt in range(20):  # one that only looks whether it is held has it for a moment
     try:
         fcntl.flock(8, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
