@@ -25,7 +25,7 @@ trained is refused: its checkpoints would be overwritten.
   -h, --help          print this
 
 Example, on two hosts; the first command on one of them:
-  train +model=llama2_tiny parallel=data launch.nodes=2 launch.devices_per_node=1 run.dir=/share/run1 launch.freeze_only=true
+  train +model=llama2_tiny parallel=data launch.nodes=2 launch.master_addr=10.0.0.1 run.dir=/share/run1 launch.freeze_only=true
   msrun_node.sh --run-dir /share/run1 --nodes 2 --node-rank 0 --master-addr 10.0.0.1
   msrun_node.sh --run-dir /share/run1 --nodes 2 --node-rank 1 --master-addr 10.0.0.1
 

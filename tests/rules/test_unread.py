@@ -197,6 +197,7 @@ CASES: dict[str, tuple[list[tuple[str, ...]], tuple[str, ...]]] = {
     "launch.simulate_at_once=2": ([CPU, SEMI_AUTO], (*LARGE, "launch=simulate")),
     "launch.simulate_again=true": ([CPU, SEMI_AUTO], (*LARGE, "launch=simulate")),
     "launch.dry_run=true": ([(*LARGE, "launch=simulate")], SEMI_AUTO),
+    "launch.freeze_only=true": ([(*LARGE, "launch=simulate"), (*CPU, "launch.dry_run=true")], SEMI_AUTO),
     "schedule.epochs=2": ([CPU], SEMI_AUTO),
     "schedule.warmup_ratio=0.2": ([(*CPU, "schedule.warmup_steps=5")], CPU),
     "schedule.warmup_lr_init=1e-6": ([SEMI_AUTO, (*CPU, "schedule=cosine_annealing")], CPU),
