@@ -100,6 +100,7 @@ ELSEWHERE = {
     "rules.strict": ("rules/registry.py", "rules.strict"),
     "checkpoint.resume": ("resume.py", ".resume"),
     "checkpoint.strict": ("fit.py", "checkpoint.strict"),
+    "launch.freeze_only": ("execute.py", "launch.freeze_only"),
     "watch.loss_spike": ("worker/watch.py", '"loss_spike"'),
     "watch.loss_spike_factor": ("worker/watch.py", '["loss_spike_factor"]'),
     "watch.grad_spike": ("worker/watch.py", '"grad_spike"'),

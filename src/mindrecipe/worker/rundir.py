@@ -46,7 +46,8 @@ class RunDir(RunFiles):
                 f"{self.path} has trained: it has checkpoints up to step {trained}, and starts after step {self.resumed_step}. "
                 "They would be overwritten",
                 where=str(self.checkpoints),
-                mend=f"a run directory that goes on from them: train ... checkpoint.resume={self.path} run.dir=<a new one> launch.freeze_only=true",
+                mend="a run directory that goes on from them: train ... "
+                f"checkpoint.resume={self.path} run.dir=<a new one> launch.freeze_only=true",
             )
 
     @property
