@@ -139,8 +139,10 @@ def training(run_dir: Path, python: Path, steps: int = 2, **variables: str) -> s
     return process
 
 
-@pytest.mark.parametrize("devices", [1, 2])
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("devices", "number", "code"),
+    [(1, signal.SIGINT, 130), (1, signal.SIGTERM, 143), (2, signal.SIGINT, 130), (2, signal.SIGTERM, 143), (2, signal.SIGHUP, 129)],
+)
 def test_a_signal_stops_all(frozen: Callable[..., Path], run_dir: Path, python: Path, devices: int, number: int, code: int) -> None:
     frozen(devices, FAKE_STEPS=5000)
     process = training(run_dir, python)
@@ -199,11 +201,8 @@ def test_ranks_that_save_before_they_leave_are_all_waited_for(frozen: Callable[.
     assert {path.parent.name for path in run_dir.glob("checkpoint/rank_*/*.ckpt")} == {"rank_0", "rank_1", "rank_2"}
 
 
-@pytest.mark.parametrize("devices", [1, 2])
-def test_ranks_that_do_not_listen_are_killed_after_the_grace(
-    frozen: Callable[..., Path], run_dir: Path, python: Path, devices: int
-) -> None:
-    frozen(devices, grace=0.5, FAKE_STEPS=5000, FAKE_TERM="ignore")
+def test_ranks_that_do_not_listen_are_killed_after_the_grace(frozen: Callable[..., Path], run_dir: Path, python: Path) -> None:
+    frozen(2, grace=0.5, FAKE_STEPS=5000, FAKE_TERM="ignore")
     process = training(run_dir, python)
     process.terminate()
     code, _, err = said(process)
