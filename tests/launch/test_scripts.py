@@ -156,6 +156,7 @@ def test_a_signal_stops_all(frozen: Callable[..., Path], run_dir: Path, python: 
 def test_kill_9_of_the_script_ends_all(frozen: Callable[..., Path], run_dir: Path, python: Path, devices: int) -> None:
     frozen(devices, FAKE_STEPS=5000)
     process = training(run_dir, python)
+    wait_for(lambda: len(processes_of(run_dir)) == (1 if devices == 1 else devices + 2))
     process.kill()
     wait_for(lambda: not processes_of(run_dir))
     assert holder(run_dir) is None
