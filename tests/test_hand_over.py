@@ -37,6 +37,7 @@ from test_resume import ready, saved
 SLURM = ["+model=llama2_7b", "parallel=semi_auto", "launch=slurm", "launch.nodes=2"]
 SSH = ["+model=llama2_tiny", "parallel=data", "launch=ssh", "launch.hosts=[192.0.2.1,me@192.0.2.2]", "launch.devices_per_node=1"]
 ROOT = Path(__file__).resolve().parents[1]
+FREEZE = ["+model=llama2_tiny", "parallel=data", "launch.devices_per_node=2", "schedule.total_steps=3", "launch.freeze_only=true"]
 
 
 @pytest.fixture
@@ -378,3 +379,45 @@ def test_the_hosts_end_with_the_one_that_started_them(tmp_path: Path, tool: Call
     while not all((tmp_path / f"launch.node_rank={rank}").exists() for rank in (0, 1)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (["launch.master_port=9000"], ["msrun_local.sh --run-dir {run} --port 9000"]),
+        (
+            ["launch.nodes=2", "launch.master_addr=192.0.2.1", "launch.cluster_time_out=90"],
+            [f"msrun_node.sh --nodes 2 --node-rank {node} --master-addr 192.0.2.1 --run-dir {{run}} --timeout 90" for node in (0, 1)],
+        ),
+        (
+            ["launch=ssh", "launch.hosts=[192.0.2.1,me@192.0.2.2]"],
+            [f"msrun_node.sh --nodes 2 --node-rank {node} --master-addr 192.0.2.1 --run-dir {{run}}" for node in (0, 1)],
+        ),
+        (
+            ["launch=slurm", "launch.nodes=2", 'launch.sbatch_args=["--time=60"]'],
+            ["sbatch --nodes=2 --time=60 slurm.sbatch --run-dir {run}"],
+        ),
+    ],
+)
+def test_a_run_directory_that_is_only_frozen(here: Path, capsys: pytest.CaptureFixture[str], words: list[str], lines: list[str]) -> None:
+    """Made and not started, with the command lines of the scripts that start it, which take it."""
+    run_dir = here / "a run"
+    outcome = Run.from_overrides([*FREEZE, *words, f"run.dir={run_dir}"]).launch()
+    assert (outcome.state, outcome.exit_code) == ("frozen", 0)
+    assert {path.name for path in run_dir.iterdir()} == {
+        "checkpoint",
+        "config.yaml",
+        "lock.json",
+        "logs",
+        "mindformers.yaml",
+        "overrides.yaml",
+    }
+    assert not list((run_dir / "logs").iterdir())
+    printed = [shlex.split(line) for line in capsys.readouterr().out.splitlines() if "--run-dir" in line]
+    expected = [shlex.split(line.format(run=shlex.quote(str(run_dir)))) for line in lines]
+    python = ["--python", sys.executable]
+    assert [[Path(word).name if "/scripts/" in word else word for word in line if word not in python] for line in printed] == expected
+    assert not (here / "runs/slurm").exists()
+    if words[:1] != ["launch=slurm"]:
+        done = subprocess.run([*printed[-1], "--dry-run"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and "mindrecipe.worker" in done.stdout, done.stderr

@@ -1,4 +1,5 @@
-"""launch=ssh on two hosts: two network namespaces joined by a cable, entered by an `ssh` of the test's own. Needs root and `ip`."""
+"""launch=ssh and the wrapper scripts on two hosts: two network namespaces joined by a cable, entered by an `ssh` of the test's own, or by
+`ip` itself. Needs root and `ip`."""
 
 from __future__ import annotations
 
@@ -16,13 +17,17 @@ import psutil
 import pytest
 
 from mindrecipe.checkpoints.find import find
+from mindrecipe.launch.processes import environment_of
 from mindrecipe.measure.record import read_steps
+from mindrecipe.orphans import LAUNCHER
+from said import as_from_a_terminal
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces need root and ip"),
 ]
 TRAIN = str(Path(sys.executable).parent / "train")
+SCRIPT = Path(__file__).resolve().parents[1] / "scripts/msrun_node.sh"
 WORDS = ["+model=llama2_tiny", "model.num_layers=1", "parallel=data", "schedule.total_steps=4", "evaluate=off", "dataset.batch_size=4"]
 
 
@@ -128,8 +133,60 @@ def test_through_a_real_sshd(real_ssh: list[str], cable: dict[str, str], tmp_pat
         launcher.kill()
 
 
-def test_one_command_trains_on_both(hosts: list[str], tmp_path: Path) -> None:
-    """Two nodes, one rank each: the same losses as two ranks on one host."""
+def start_script(cable: dict[str, str], run_dir: Path, node: int) -> subprocess.Popen[str]:
+    """scripts/msrun_node.sh on one of two hosts; its process is the script itself, which `ip` becomes."""
+    (master, _), name = cable, list(cable.values())[node]
+    where = ["--nodes", "2", "--node-rank", str(node), "--master-addr", master, "--run-dir", str(run_dir), "--python", sys.executable]
+    return subprocess.Popen(
+        ["ip", "netns", "exec", name, str(SCRIPT), *where],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        preexec_fn=as_from_a_terminal,  # noqa: PLW1509 - two system calls
+    )
+
+
+def job_of(script: subprocess.Popen[str], run_dir: Path) -> list[psutil.Process]:
+    """What lives of the job on the host of ``script``: msrun, its scheduler, its rank."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            mine = environment_of(process).get(LAUNCHER) == str(script.pid) and str(run_dir) in process.cmdline()
+            found += [process] if mine and process.status() != psutil.STATUS_ZOMBIE else []
+        except psutil.Error:
+            continue
+    return found
+
+
+def by_scripts(cable: dict[str, str], run_dir: Path) -> None:
+    """A host's script is killed while its rank starts, and the other's interrupted; then both train to the end, and are refused."""
+    scripts = [start_script(cable, run_dir, node) for node in (0, 1)]
+    events, deadline = [run_dir / f"logs/rank_{rank}.events.jsonl" for rank in (0, 1)], time.monotonic() + 300
+    try:
+        while not all(path.exists() and '"import"' in path.read_text() for path in events):
+            assert all(script.poll() is None for script in scripts) and time.monotonic() < deadline
+            time.sleep(0.05)
+        assert [len(job_of(script, run_dir)) for script in scripts] == [3, 2]
+        scripts[0].kill()
+        while left := job_of(scripts[0], run_dir):
+            assert time.monotonic() < deadline, left
+            time.sleep(0.05)
+        scripts[1].send_signal(signal.SIGINT)
+        assert scripts[1].wait(200) == 130 and not job_of(scripts[1], run_dir)
+        scripts = [start_script(cable, run_dir, node) for node in (0, 1)]
+        for script in scripts:
+            out, _ = script.communicate(timeout=400)
+            assert script.returncode == 0, out
+        again = start_script(cable, run_dir, 1)
+        assert "has trained: it has checkpoints up to step 4" in again.communicate(timeout=200)[0] and again.returncode == 2
+    finally:
+        for script in scripts:
+            script.kill()
+
+
+def test_one_command_trains_on_both(hosts: list[str], cable: dict[str, str], tmp_path: Path) -> None:
+    """Two nodes, one rank each: the same losses as two ranks on one host, through ssh and through the wrapper script."""
     ssh = ["launch=ssh", f"launch.hosts=[{','.join(hosts)}]", "launch.devices_per_node=1", f"run.dir={tmp_path / 'far'}"]
     far = subprocess.run([TRAIN, *WORDS, *ssh], cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False)
     assert far.returncode == 0, far.stdout[-3000:] + far.stderr[-3000:]
@@ -137,10 +194,16 @@ def test_one_command_trains_on_both(hosts: list[str], tmp_path: Path) -> None:
     words = [TRAIN, *WORDS, "launch.workers=2", f"run.dir={tmp_path / 'near'}"]
     near = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False)
     assert near.returncode == 0, near.stdout[-3000:] + near.stderr[-3000:]
-    losses = [
-        [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()] for name in ("far", "near")
-    ]
-    assert len(losses[0]) == 4 and losses[0] == losses[1]
+    two = ["launch.nodes=2", "launch.devices_per_node=1", f"launch.master_addr={hosts[0]}", f"run.dir={tmp_path / 'by hand'}"]
+    words = [TRAIN, *WORDS, *two, "launch.freeze_only=true"]
+    frozen = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False)
+    assert frozen.returncode == 0 and frozen.stdout.count(str(SCRIPT)) == 2, frozen.stdout[-3000:] + frozen.stderr[-3000:]
+    by_scripts(cable, tmp_path / "by hand")
+    far_losses, near_losses, by_hand = (
+        [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("far", "near", "by hand")
+    )
+    assert len(near_losses) == 4 and far_losses == near_losses and by_hand == near_losses
 
 
 def rank_process(run_dir: Path, rank: int) -> psutil.Process | None:

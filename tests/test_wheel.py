@@ -31,6 +31,9 @@ def test_every_config_file_and_recipe_is_inside(wheel: Path) -> None:
         f"mindrecipe/{path.relative_to(ROOT).as_posix()}" for folder in ("conf", "recipes") for path in (ROOT / folder).rglob("*.yaml")
     }
     assert len(shipped) > 40 and shipped <= inside
+    started = {info.filename for info in zipfile.ZipFile(wheel).infolist() if info.external_attr >> 16 & 0o100}
+    assert {f"mindrecipe/scripts/{name}" for name in ("msrun_local.sh", "msrun_node.sh", "slurm.sbatch")} <= started
+    assert "mindrecipe/scripts/processes.sh" in inside
     assert "mindrecipe/py.typed" in inside and not any(name.startswith(("tests/", "docs/")) for name in inside)
 
 

@@ -19,7 +19,7 @@ from mindrecipe.data.api import Progress
 from mindrecipe.derive.checkpoint_size import checkpoint_bytes
 from mindrecipe.errors import EXIT_OK, UserError
 from mindrecipe.freeze import choose_dir, freeze_evaluation, numbered
-from mindrecipe.hand_over import hand_over
+from mindrecipe.hand_over import by_hand, hand_over
 from mindrecipe.here import require_here, require_imports
 from mindrecipe.join import join
 from mindrecipe.launch import LaunchPlan, Outcome, RestartPolicy, launch, preflight
@@ -50,12 +50,14 @@ def execute(run: Run, view: View | None = None) -> Outcome:
             view.note(passed)
         if run.config.launch.mode == "simulate":
             return carry_out(run, view)
-        if run.derived.config.launch.mode in ("ssh", "slurm"):
+        elsewhere, freezes = run.derived.config.launch.mode in ("ssh", "slurm"), run.config.launch.freeze_only
+        if elsewhere and not freezes:
             return hand_over(run, view)
-        require_here(run.derived, run.machine, run.provenance.overrides)
+        if not elsewhere:
+            require_here(run.derived, run.machine, run.provenance.overrides)
         require_imports(run.config.run.imports)
         _require_dir(run)
-        preflight(plan_of(run, _expected_dir(run)))
+        preflight(plan_of(run, _expected_dir(run)), starts=not freezes)
         if run.config.launch.dry_run:
             return _rehearse(run, view)
         before = set(run.check())
@@ -66,7 +68,7 @@ def execute(run: Run, view: View | None = None) -> Outcome:
         rows = quick_findings(run.derived)
         raise_errors(rows)
         tell(view, rows)
-        others = run.config.launch.node_rank and run.config.run.dir is not None
+        others = run.config.launch.node_rank and run.config.run.dir is not None and not freezes
         start = nothing_to_do(run.derived) if others else decide(run.derived)
         path = join(run, view) if others and start is None else None
         if path is None:
@@ -79,6 +81,10 @@ def execute(run: Run, view: View | None = None) -> Outcome:
             path = start.finished or _settle(run, start, view)
             if start.evaluates:
                 _freeze_again(run, path, start)
+        if freezes:
+            for line in by_hand(run, path):
+                view.say(line)
+            return Outcome(state="frozen", exit_code=EXIT_OK)
         _tell_sweep(path)
         return launch(plan_of(run, path), view, partial(_again, run, path))
     finally:
@@ -199,13 +205,13 @@ def _progress_text(progress: Progress) -> str:
 def _require_dir(run: Run) -> None:
     """Refuse an existing run.dir, and several hosts without one, before the data set is built."""
     config = run.derived.config
-    if config.launch.nodes > 1 and config.run.dir is None:
+    if config.launch.nodes > 1 and config.run.dir is None and not config.launch.freeze_only:
         raise UserError(
             f"with launch.nodes={config.launch.nodes} every host needs the same run directory, and its default holds the time",
             mend="run.dir=<a folder, the same on every host>",
         )
     goes_on = config.checkpoint.resume in ("auto", "must") or config.checkpoint.resume.isdigit()  # beside an earlier run of run.dir
-    if not config.launch.node_rank and not goes_on:
+    if (not config.launch.node_rank or config.launch.freeze_only) and not goes_on:
         choose_dir(run.derived)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mindrecipe.config.keys import knobs
 from mindrecipe.config.overrides import plain
 from mindrecipe.config.search_path import config_dir
 from mindrecipe.derive.surroundings import resolve
@@ -17,6 +19,7 @@ from mindrecipe.freeze import choose_dir, numbered
 from mindrecipe.launch import slurm, ssh
 from mindrecipe.measure.outcome import Outcome
 from mindrecipe.measure.view import View
+from mindrecipe.paths import shipped
 from mindrecipe.resume import decide
 from mindrecipe.runfiles import HANDED_OVER
 
@@ -36,6 +39,28 @@ def hand_over(run: Run, view: View) -> Outcome:
         view.say(place.finished)
         return Outcome(state="completed", exit_code=EXIT_OK, notes=(place.finished,))
     return _slurm(run, place, view) if run.derived.config.launch.mode == "slurm" else _ssh(run, place, view)
+
+
+def by_hand(run: Run, path: Path) -> Iterator[str]:
+    """launch.freeze_only: the command lines that start the run directory ``path``, one a host, and what to know of them."""
+    launch, scripts = run.derived.config.launch, shipped("scripts")
+    words = ["--run-dir", str(path), "--python", sys.executable]
+    if launch.master_port is not None:
+        words += ["--port", str(launch.master_port)]
+    if launch.cluster_time_out != knobs()["launch.cluster_time_out"].default:
+        words += ["--timeout", str(launch.cluster_time_out)]
+    yield f"# run directory, not started: {path}"
+    if launch.mode == "slurm":
+        yield shlex.join(["sbatch", f"--nodes={launch.nodes}", *launch.sbatch_args, str(scripts / "slurm.sbatch"), *words])
+        return
+    if launch.nodes == 1:
+        yield shlex.join([str(scripts / "msrun_local.sh"), *words])
+        return
+    master = launch.hosts[0].rpartition("@")[2] if launch.hosts else launch.master_addr
+    for node in range(launch.nodes):
+        yield f"# on {launch.hosts[node] if launch.hosts else f'host {node} of {launch.nodes}'}"
+        where = ["--nodes", str(launch.nodes), "--node-rank", str(node), "--master-addr", master]
+        yield shlex.join([str(scripts / "msrun_node.sh"), *where, *words])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

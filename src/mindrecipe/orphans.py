@@ -12,7 +12,8 @@ import signal
 import sys
 
 LAUNCHER = "MINDRECIPE_LAUNCHER_PID"
-"""Names the launcher to a rank: one that starts after the launcher has died looks for it, and ends."""
+"""Names the launcher (or scripts/msrun_node.sh) to a rank: one that starts after it has died looks for it, and ends. A rank without one was
+started by hand."""
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None

@@ -1,4 +1,4 @@
-"""Where the shipped conf/ and recipes/ are: inside the wheel, or at the top of a checkout."""
+"""Where the shipped conf/, recipes/ and scripts/ are: inside the wheel, or at the top of a checkout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def shipped(folder: str) -> Path:
-    """The shipped folder of that name ("conf", "recipes").
+    """The shipped folder of that name ("conf", "recipes", "scripts").
 
     A wheel carries them as package data; an editable install finds them two levels above the package.
     """

@@ -15,6 +15,7 @@ import pytest
 from frozen import freeze, native
 from processes import run_python
 
+from mindrecipe.checkpoints import manifest
 from mindrecipe.errors import UserError
 from mindrecipe.measure.history import forget_evaluation, keep_steps
 from mindrecipe.measure.record import StepRecord, to_line
@@ -236,3 +237,18 @@ def test_a_rank_without_a_file_takes_anothers(tmp_path: Path, rank: int, file: s
     else:
         link = Path(given.load_checkpoint) / f"rank_{rank}/a_rank_{rank}-1_6.ckpt"
         assert link.resolve().name == file and link.read_text() == str(rank % 2)
+
+
+def test_a_rank_that_is_started_by_hand_overwrites_no_checkpoints(tmp_path: Path) -> None:
+    """The launcher's, which name it, go on from where it says."""
+    run = freeze(tmp_path / "run", native("llama", tmp_path / "run", tmp_path), tmp_path)
+    manifest.begin(run / "checkpoint")
+    manifest.write(run / "checkpoint", manifest.Manifest(step=12, rank=1, world=2, files={}))
+    done = run_python("-m", "mindrecipe.worker", run, cwd=tmp_path)
+    assert done.returncode == 2 and "Traceback" not in done.stdout
+    assert f"{run} has trained: it has checkpoints up to step 12, and starts after step 0" in done.stdout and "mend: " in done.stdout
+    assert sorted(path.name for path in run.iterdir()) == ["checkpoint", "config.yaml", "lock.json", "mindformers.yaml"]
+    lock = json.loads((run / "lock.json").read_text())
+    lock["derived"]["resume"] = {"step": 12}
+    (run / "lock.json").write_text(json.dumps(lock))
+    RunDir.read(run).require_room()

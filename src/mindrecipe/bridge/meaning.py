@@ -33,8 +33,8 @@ from mindrecipe.runfiles import CONFIG, LOCK
 _NOT_MEANT = {
     "run.name", "run.dir", "run.root", "run.tags", "run.imported_from", "model.name", "model.keys", "amp.level", "amp.dtype",
     "amp.loss_scale", "memory.headroom", "device.memory_gb", "device.peak_tflops", "launch.node_rank", "launch.workers",
-    "launch.dry_run", "launch.max_restarts", "launch.restart_window", "launch.restart_backoff", "launch.stall_timeout",
-    "launch.stall_min", "omit",
+    "launch.dry_run", "launch.freeze_only", "launch.max_restarts", "launch.restart_window", "launch.restart_backoff",
+    "launch.stall_timeout", "launch.stall_min", "omit",
 }  # fmt: skip
 _POOL = ("memory.max_device_memory", "memory.mempool_block_size")
 #: what a native YAML can't say

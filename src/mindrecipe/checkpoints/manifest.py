@@ -122,6 +122,11 @@ def finished(root: Path, world: int) -> set[int] | None:
     return {step for step, ranks in read(root).items() if set(range(world)) <= set(ranks)}
 
 
+def newest(root: Path) -> int:
+    """The last step that any rank has finished a checkpoint of, by the names of the manifests; 0 where there is none."""
+    return max((_place(path)[0] for path in (root / FOLDER).glob("*.json") if _NAME.fullmatch(path.name)), default=0)
+
+
 def begin(root: Path) -> None:
     """Mark the checkpoint folder: from now on only what a manifest names counts."""
     (root / FOLDER).mkdir(parents=True, exist_ok=True)

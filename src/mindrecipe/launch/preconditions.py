@@ -19,13 +19,17 @@ from mindrecipe.launch.ports import PortReservation, port_in_use
 DISK_RESERVE = 1 << 30  # logs, metrics, MindSpore's own files: below this a run ends in errors that don't speak of disks
 
 
-def preflight(plan: LaunchPlan) -> None:
-    """Raise UserError (several at once as UserErrors) for what would make this launch fail. Writes nothing, starts nothing."""
+def preflight(plan: LaunchPlan, *, starts: bool = True) -> None:
+    """Raise UserError (several at once as UserErrors) for what would make this launch fail. Writes nothing, starts nothing.
+
+    ``starts`` False: only the run directory is made here, and which host of the job this is does not matter.
+    """
     checks: list[Callable[[LaunchPlan], Iterator[UserError]]] = [_disk]
-    if not plan.is_local:
+    through_msrun = starts and not plan.is_local
+    if through_msrun:
         checks += [_msrun, _hosts]
     faults = [fault for check in checks for fault in check(plan)]
-    if not faults and not plan.is_local:
+    if not faults and through_msrun:
         faults = list(_port(plan))
     if faults:
         raise faults[0] if len(faults) == 1 else UserErrors(faults)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-STATES = ("completed", "interrupted", "failed", "diverged", "dry_run")
+STATES = ("completed", "interrupted", "failed", "diverged", "dry_run", "frozen")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

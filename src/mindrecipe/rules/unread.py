@@ -178,6 +178,9 @@ UNREAD: Mapping[str, Reader] = {
     "launch.simulate_at_once": Reader(_simulates, "with launch=simulate"),
     "launch.simulate_again": Reader(_simulates, "with launch=simulate"),
     "launch.dry_run": Reader(lambda d: not _simulates(d), "where a job is launched: launch=simulate starts none"),
+    "launch.freeze_only": Reader(
+        lambda d: not _simulates(d) and not d.config.launch.dry_run, "where a job is launched, and launch.dry_run=false: that makes nothing"
+    ),
     "launch.hosts": Reader(lambda d: d.config.launch.mode == "ssh", "with launch=ssh", mend="launch.hosts=[]"),
     "launch.submit": Reader(lambda d: d.config.launch.mode == "slurm", "with launch=slurm"),
     "launch.sbatch_args": Reader(lambda d: d.config.launch.mode == "slurm", "with launch=slurm", mend="launch.sbatch_args=[]"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from mindrecipe.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
 from mindrecipe.measure.history import forget_evaluation, keep_steps
+from mindrecipe.orphans import LAUNCHER
 from mindrecipe.worker import environment, guard, load
 from mindrecipe.worker.environment import Place
 from mindrecipe.worker.journal import Journal
@@ -23,6 +25,8 @@ def work(path: Path) -> int:
     place = Place.from_environment()
     try:
         run = RunDir.read(path)
+        if LAUNCHER not in os.environ and not place.simulated:
+            run.require_room()
     except UserError as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from mindrecipe.checkpoints import manifest
 from mindrecipe.errors import UserError
 from mindrecipe.runfiles import CONFIG, LOCK, NATIVE, RunFiles
 
@@ -33,6 +34,21 @@ class RunDir(RunFiles):
         config = yaml.safe_load((path / CONFIG).read_text(encoding="utf-8"))
         lock = json.loads((path / LOCK).read_text(encoding="utf-8"))
         return cls(path=path, config=config, derived=lock["derived"])
+
+    def require_room(self) -> None:
+        """Raise UserError where a rank that starts here would overwrite what the directory has trained.
+
+        The launcher's ranks need not ask: it says where they go on from, which after a loss that was NaN is before the last checkpoint.
+        """
+        trained = manifest.newest(self.checkpoints)
+        if trained > self.resumed_step:
+            raise UserError(
+                f"{self.path} has trained: it has checkpoints up to step {trained}, and starts after step {self.resumed_step}. "
+                "They would be overwritten",
+                where=str(self.checkpoints),
+                mend="a run directory that goes on from them: train ... "
+                f"checkpoint.resume={self.path} run.dir=<a new one> launch.freeze_only=true",
+            )
 
     @property
     def resumed_step(self) -> int:

@@ -107,6 +107,7 @@ class LaunchConfig:
     )
     simulate_again: bool = knob(False, "launch=simulate: simulate again what an earlier simulation of the same configuration has kept.")
     dry_run: bool = knob(False, "Print the command lines that would run, and stop.")
+    freeze_only: bool = knob(False, "Make all checks and the run directory, print the commands that start it (scripts/), and stop.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

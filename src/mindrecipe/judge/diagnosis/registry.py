@@ -17,7 +17,7 @@ class Diagnosis:
     """One cause. ``cost`` is the share (0 to 1) of the run's time that it takes; 1 where the run is lost to it.
 
     ``evidence`` are figures and the file they stand in, ``threshold`` what they are held against, ``mend`` what to try: overrides that
-    can be pasted and change something, or prose (words.py; tests/judge/test_mends.py holds every cause to it).
+    can be pasted and change something, or prose (words.py; tests/judge/test_remedies.py holds every cause to it).
     """
 
     cause: str

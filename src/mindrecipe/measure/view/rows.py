@@ -10,7 +10,8 @@ from mindrecipe.measure.summary import Summary
 from mindrecipe.measure.view import text
 from mindrecipe.measure.view.base import Header
 
-STYLES = {"completed": "bold green", "interrupted": "bold yellow", "failed": "bold red", "diverged": "bold red", "dry_run": "bold"}
+STYLES = {"completed": "bold green", "interrupted": "bold yellow", "failed": "bold red", "diverged": "bold red"}
+STYLES |= {"dry_run": "bold", "frozen": "bold"}
 _ERROR_LINES = 4
 
 
