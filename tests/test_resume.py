@@ -17,12 +17,13 @@ from mindrecipe.again import again
 from mindrecipe.checkpoints import manifest
 from mindrecipe.checkpoints.find import find
 from mindrecipe.data.spec import DataFacts
+from mindrecipe.ended import earlier_runs
 from mindrecipe.errors import UserError
 from mindrecipe.execute import _require_dir, resume_command
 from mindrecipe.launch.claim import Claim
 from mindrecipe.lower import Place
 from mindrecipe.measure.record import event, to_line
-from mindrecipe.resume import decide, earlier_runs
+from mindrecipe.resume import decide
 from mindrecipe.run import Run
 from mindrecipe.runfiles import LOCK
 

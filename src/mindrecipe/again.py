@@ -10,9 +10,10 @@ from mindrecipe.checkpoints import manifest
 from mindrecipe.checkpoints.aside import set_aside
 from mindrecipe.checkpoints.find import Checkpoint, Found, find, trusted
 from mindrecipe.derive import Derived
+from mindrecipe.ended import had_some
 from mindrecipe.errors import UserError
 from mindrecipe.measure.record import read_events
-from mindrecipe.resume import Start, begin_from, decide, had_some, not_whole, only, trained_out
+from mindrecipe.resume import Start, begin_from, decide, not_whole, only, trained_out
 from mindrecipe.runfiles import RunFiles
 
 

@@ -12,16 +12,15 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from mindrecipe.checkpoints import manifest
 from mindrecipe.checkpoints.find import Checkpoint, Found, find, trusted
 from mindrecipe.derive import Derived
-from mindrecipe.ended import evaluation_is_missing, last_is_lost, summary_of
+from mindrecipe.ended import earlier_runs, evaluation_is_missing, had_some, last_is_lost, summary_of
 from mindrecipe.errors import UserError
 from mindrecipe.fit import check_batch, check_layout, check_parameters, check_ranks, check_same_run, first_step, story
 from mindrecipe.launch.claim import holder, taken
 from mindrecipe.lower.place import Resume
 from mindrecipe.measure.artifacts import resumed_from
-from mindrecipe.runfiles import LOCK, RunFiles
+from mindrecipe.runfiles import LOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,18 +168,6 @@ def trained_out(derived: Derived, run: Path, last: Checkpoint) -> Start:
     return Start(Resume(folder=str(last.folder), file_name=last.file_name, step=last.step), (said,), finished=run, evaluates=True)
 
 
-def earlier_runs(derived: Derived) -> list[Path]:
-    """Run directories that resume=auto looks at, newest first."""
-    given = derived.config.run
-    if given.dir is not None:
-        base = Path(given.dir).expanduser().absolute()
-        again = re.compile(rf"{re.escape(base.name)}(-\d+)?")  # as execute.py calls the run directories of later runs
-        candidates = [path for path in base.parent.glob("*") if again.fullmatch(path.name)]
-    else:
-        candidates = list((Path(given.root).expanduser().absolute() / (given.name or "run")).glob("*"))
-    return sorted((path for path in candidates if (path / LOCK).exists()), key=lambda path: (path / LOCK).stat().st_mtime, reverse=True)
-
-
 def _from_path(derived: Derived, path: Path) -> Start:
     if path.is_file() and not re.fullmatch(r"rank_\d+", path.parent.name):
         raise UserError(
@@ -203,12 +190,6 @@ def not_whole(place: Path | str, broken: Sequence[tuple[Path, str]], mend: str |
 
 def _told(path: Path, why: str) -> str:
     return f"{path.name} ({why.removeprefix(path.name).lstrip(': ')})"
-
-
-def had_some(derived: Derived, run: Path) -> bool:
-    """Whether a checkpoint of ``run`` was once whole, as far as it is known: else what lies there is what a killed process left."""
-    folder = RunFiles(path=run).checkpoints
-    return manifest.finished(folder, derived.device_num) != set() or bool(manifest.damaged(folder))
 
 
 def begin_from(derived: Derived, path: Path, found: Found) -> Start:

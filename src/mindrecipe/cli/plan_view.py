@@ -24,8 +24,7 @@ _LETTERS = {
     "fragmentation": "f", "reserve": "r",
 }  # fmt: skip
 _FIXED = "\N{NO-BREAK SPACE}"
-#: columns of a terminal below which tables stand closer
-_NARROW = 80
+_NARROW = 80  # columns of a terminal below which tables stand closer
 
 
 def _console() -> Console:

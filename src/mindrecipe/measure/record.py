@@ -76,6 +76,12 @@ class RankStep:
     other_time: float
     cpu_time: float | None = None
 
+    @classmethod
+    def of(cls, record: StepRecord) -> RankStep:
+        """What of ``record`` is this rank's own, as of now."""
+        data, compute, other = record.data_time, record.compute_time, record.other_time
+        return cls(step=record.step, time=time.time(), data_time=data, compute_time=compute, other_time=other, cpu_time=record.cpu_time)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:

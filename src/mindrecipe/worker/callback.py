@@ -152,7 +152,7 @@ class StepEnd(Callback):
         record = self._record(outputs, loss, arguments.cur_epoch_num, now, waited, ratio, steps=self.step - before)
         self._journal.step(record)
         if self._journal.tells_rank_steps:
-            self._journal.rank_step(_of_rank(record))
+            self._journal.rank_step(RankStep.of(record))
         if not self._compiled:
             self._compiled = True
             self._stop.arm()
@@ -237,15 +237,3 @@ class StepEnd(Callback):
             profiled=self.step in self._profiled,
             warm_up=self._records <= WARM_UP_STEPS,
         )
-
-
-def _of_rank(record: StepRecord) -> RankStep:
-    """What of ``record`` is this rank's own."""
-    return RankStep(
-        step=record.step,
-        time=time.time(),
-        data_time=record.data_time,
-        compute_time=record.compute_time,
-        other_time=record.other_time,
-        cpu_time=record.cpu_time,
-    )
