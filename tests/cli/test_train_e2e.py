@@ -137,6 +137,7 @@ def test_a_run_that_dies_while_it_is_evaluated_is_evaluated_by_the_same_command_
     assert done.returncode == 0 and "only its evaluation is left" in done.stdout, done.stdout + done.stderr
     told = summary(run)
     assert (told["state"], told["steps"]) == ("completed", 4) and isinstance(told["heldout_loss"], float)
+    assert told["tokens_per_s"] > 0 and told["peak_memory_bytes"] > 0, "of the steps that the first start has made"
     assert len(losses(run)) == 4 and [path.name for path in tmp_path.iterdir()] == ["run"]
 
 

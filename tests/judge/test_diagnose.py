@@ -192,6 +192,19 @@ def test_a_loss_that_was_forgiven_or_an_end_by_overflow_is_no_nan(tmp_path: Path
     ]
 
 
+def test_a_short_healthy_run_falls_and_does_not_swing(tmp_path: Path) -> None:
+    """No noise at all: what is left of the course must not be taken for a swing, at the ends of the window neither."""
+    smooth: Change = lambda record: replace(record, loss=4 + 3 * math.exp(-record.step / 30))  # noqa: E731
+    for count in (40, 60):
+        assert named(tmp_path / str(count), smooth, count=count, derived={"global_batch_size": 4096}) == []
+
+
+def test_batches_of_rows_in_their_order_differ_more(tmp_path: Path) -> None:
+    far: Change = lambda record: replace(record, loss=record.loss + DRAWN[record.step % 97] * 0.6)  # noqa: E731
+    assert named(tmp_path / "shuffled", far, count=160, config={"dataset": {"shuffle": True}}) == ["loss_oscillates"]
+    assert "loss_oscillates" not in named(tmp_path / "in order", far, count=160, config={"dataset": {"shuffle": False}})
+
+
 @pytest.mark.parametrize(
     ("shape", "cause"),
     [(lambda n: 4.0 + max(0, n - 40) / 20, "loss_rises"), (lambda n: 6.9, "loss_flat"), (lambda n: 5.0 + (-1) ** n, "loss_oscillates")],

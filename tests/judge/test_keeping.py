@@ -179,6 +179,19 @@ def test_a_recipe_that_is_edited_between_two_rounds(tmp_path: Path) -> None:
         bench.rounds(["x=1"], ["x=1"], tmp_path / "one", count=2, pairs=5, steps=1)
 
 
+def test_an_edit_that_is_taken_back_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each round is kept as what its words made when it began, not when the call did."""
+    made = iter(["old", "old", "new", "new", *["old"] * 8])
+    monkeypatch.setattr(identity, "identity_of", lambda words: {"config": next(made), "versions": {}})
+    told: list[str] = []
+    for _ in range(2):
+        bench.rounds(["x=1"], ["x=1"], tmp_path / "one", count=2, pairs=5, steps=1, told=told.append)
+    assert [line for line in told if "again" in line] == [
+        line for line in told if line.startswith(f"{tmp_path}/one/round2.json is measured")
+    ]
+    assert list((tmp_path / "one").glob("round2.json.stale-*"))
+
+
 def test_the_identity_is_of_what_the_words_make(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.chdir(here)

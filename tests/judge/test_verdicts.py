@@ -207,14 +207,17 @@ def test_tolerances_of_both_sides(here: Path, mindrecipe: Callable[..., Any]) ->
     for name, change in (("aaa", 1.0), ("bbb", 1.1)):
         make(here / "runs/tiny" / name, steps(400, seed=1, memory_bytes=int(change * 2**30)), events=TRAIN, samples=QUIET)
     assert mindrecipe("baseline", "record", "bbb", "--name", "wide", "--threshold", "memory=0.2").code == 0
-    assert mindrecipe("baseline", "record", "aaa", "--name", "narrow").code == 0
+    assert mindrecipe("baseline", "record", "aaa", "--name", "narrow", "--threshold", "memory=0.03").code == 0
+    assert mindrecipe("baseline", "record", "aaa", "--name", "plain").code == 0
     assert mindrecipe("compare", "aaa", "bbb", "--metric", "memory").code == 1
     of_b = mindrecipe("compare", "aaa", "wide", "--metric", "memory")
     assert of_b.code == 0 and "tolerances are those declared with B" in of_b.out
     both = mindrecipe("compare", "narrow", "wide", "--metric", "memory")
-    assert both.code == 1 and "the stricter count (memory=0.05)" in both.out
+    assert both.code == 1 and "the stricter count (memory=0.03)" in both.out
+    one = mindrecipe("compare", "plain", "wide", "--metric", "memory")
+    assert one.code == 0 and "tolerances are those declared with B" in one.out, "a default is not declared"
     listed = json.loads(mindrecipe("baseline", "ls", "--json").out)
-    assert [(row["name"], row["memory_bytes"]) for row in listed] == [("wide", int(1.1 * 2**30)), ("narrow", 2**30)]
+    assert [(row["name"], row["memory_bytes"]) for row in listed] == [("wide", int(1.1 * 2**30)), ("narrow", 2**30), ("plain", 2**30)]
 
 
 def test_the_last_losses_are_kept_of_a_long_run(tmp_path: Path) -> None:

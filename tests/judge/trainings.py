@@ -23,6 +23,7 @@ def run(folder: Path, *words: str, steps: int = 40, fails: bool = False, memory:
 
     path = folder / "run"
     common = ["+model=llama2_tiny", f"schedule.total_steps={steps}", "evaluate=off", "checkpoint=off", f"run.dir={path}"]
+    common.append("monitor.usage_interval=0.5")  # what else runs here is seen in a short run too
     given = {word.partition("=")[0].lstrip("+") for word in words}
     words = (*(word for word in common if word.partition("=")[0].lstrip("+") not in given), *words)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [PARTS, os.environ.get("PYTHONPATH")]))}

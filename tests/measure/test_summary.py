@@ -92,6 +92,13 @@ def test_a_resumed_run_takes_back_what_came_after_its_checkpoint() -> None:
     assert (summary.steps, summary.first_loss, summary.final_loss) == (4, 9.0, 16.0)
 
 
+def test_a_launch_that_only_evaluates_tells_the_speed_of_those_that_trained() -> None:
+    trained = [step(number) for number in range(1, 11)]
+    whole, left = summarise(DONE, trained, session=CLOCK), summarise(DONE, [], session=CLOCK, earlier=trained)
+    assert left.tokens_per_s == whole.tokens_per_s is not None and left.step_time == whole.step_time
+    assert left.peak_memory_bytes == whole.peak_memory_bytes is not None and left.time_shares == whole.time_shares
+
+
 def test_the_first_bad_step_is_the_one_the_rank_named_else_the_first_that_is_not_finite() -> None:
     steps = [step(1), step(2, loss=math.nan), step(3, loss=math.nan)]
     told = RankError(rank=0, type="Diverged", message="", log="l", time=0.0, step=7)

@@ -49,7 +49,7 @@ def record(
       mindrecipe baseline record last
       mindrecipe baseline record runs/tiny_cpu/20250101-120000-abc123 --name nightly --threshold step_p95=0.2
     """
-    made = store.record(open_run(run), file, name=name, tolerances=thresholds.parse(threshold or ()), note=note)
+    made = store.record(open_run(run), file, name=name, tolerances=thresholds.declared(threshold or ()), note=note)
     stdout().print(f"{made.name} appended to {file}")
 
 

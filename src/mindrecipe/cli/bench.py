@@ -17,9 +17,9 @@ from mindrecipe.judge import bench as measuring
 from mindrecipe.judge import thresholds
 from mindrecipe.judge.compare import DESPITE
 from mindrecipe.judge.compare import compare as compare_measured
-from mindrecipe.judge.measured import plain
 from mindrecipe.judge.rounds import together
 from mindrecipe.judge.training import words_of
+from mindrecipe.measure.artifacts import plain
 
 
 def bench(
@@ -40,6 +40,9 @@ def bench(
     threshold: Annotated[
         list[str] | None, typer.Option("--threshold", help="A tolerance, e.g. throughput=0.05.", show_default=False)
     ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", help="Judge only this metric; may be given several times.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON for scripts.")] = False,
 ) -> None:
     """Measure two recipes in turns on a machine that does other things too: one runs a few steps while the other is held.
@@ -54,6 +57,8 @@ def bench(
       mindrecipe bench "+model=llama2_tiny amp=O0" "+model=llama2_tiny amp=O2" --pairs 20 --rounds 5
     """
     tolerances = thresholds.parse(threshold or ())
+    for name in metric or ():
+        thresholds.require(name, f"--metric {name}", "--metric {}")
     require_readable([words_of(a), words_of(b)])
     folder = output or Path("runs") / "bench" / time.strftime("%Y%m%d-%H%M%S")
     console = stderr()
@@ -61,7 +66,9 @@ def bench(
     if rounds > 1:
         console.print(f"with -o {folder} the same command goes on where it was stopped")
     found = measuring.rounds(words_of(a), words_of(b), folder, count=rounds, pairs=pairs, steps=steps, told=console.print)
-    verdict = together([compare_measured(each.a, each.b, tolerances, despite=DESPITE, paired=True) for each in found], tolerances)
+    verdict = together(
+        [compare_measured(each.a, each.b, tolerances, despite=DESPITE, only=metric or (), paired=True) for each in found], tolerances
+    )
     kept = {"rounds": [each.as_dict() for each in found], "comparison": verdict.as_dict()}
     write_output(folder / "bench.json", json.dumps(plain(kept)) + "\n")
     if as_json:

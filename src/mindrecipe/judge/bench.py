@@ -20,9 +20,10 @@ from typing import Any
 from mindrecipe.errors import UserError
 from mindrecipe.judge import identity
 from mindrecipe.judge.keeping import claimed, set_aside
-from mindrecipe.judge.measured import Measured, measure, plain
+from mindrecipe.judge.measured import Measured, measure
 from mindrecipe.judge.recorded import Recorded
 from mindrecipe.judge.training import Training, stop_all, with_words
+from mindrecipe.measure.artifacts import plain
 from mindrecipe.measure.curves import WARM_UP_STEPS
 from mindrecipe.measure.record import StepRecord
 
@@ -60,9 +61,9 @@ def rounds(
     """
     asked = {"a": list(a), "b": list(b), "pairs": pairs, "steps": steps}
     with claimed(folder):
-        made_of = {"a": identity.identity_of(a), "b": identity.identity_of(b)}
         found = []
         for number in range(1, count + 1):
+            made_of = {"a": identity.identity_of(a), "b": identity.identity_of(b)}  # each time: a recipe may be edited meanwhile
             kept, runs = folder / f"round{number}.json", folder / f"round{number}"
             raw = _kept(kept, runs, asked, made_of, told)
             if raw is None:
@@ -82,11 +83,12 @@ def rounds(
 
 def _require_one(folder: Path, found: Sequence[Benched]) -> None:
     """UserError where a recipe was edited between two rounds."""
-    hashes = [(each.a.identity.config_hash, each.b.identity.config_hash) for each in found]
-    for number, other in enumerate(hashes, 1):
-        if other != hashes[0]:
+    made = [[(side.identity.config_hash, side.identity.data) for side in (each.a, each.b)] for each in found]
+    for number, other in enumerate(made, 1):
+        if other != made[0]:
+            what = "configuration" if [side[0] for side in other] != [side[0] for side in made[0]] else "data set"
             raise UserError(
-                f"in round {number} the words made another configuration than in round 1: a recipe was edited while {folder} was measured",
+                f"in round {number} the words made another {what} than in round 1: it was edited while {folder} was measured",
                 mend="the same command again: it measures anew what was of the earlier one",
             )
 

@@ -15,6 +15,8 @@ from mindrecipe.judge.measured import BLOCK, LAST, NOISY, Measured
 from mindrecipe.judge.verdicts import Metric, decide
 
 Tolerances = Mapping[str, float]
+#: what helps where the batches of the last steps differ too much to tell
+LAST_LOSSES = "a wider --threshold final_loss=..., or the held-out loss (evaluate=at_end)"
 
 
 def completion(a: Measured, b: Measured) -> list[Metric]:
@@ -91,7 +93,7 @@ def _final(a: Measured, b: Measured, tolerances: Tolerances) -> Metric:
         return once("final_loss", a.final_loss, b.final_loss, tolerances)
     found = bootstrap.difference(left[:, None].tolist(), right[:, None].tolist(), bootstrap.mean, paired=paired)
     return _with_interval(
-        "final_loss", float(left.mean()), float(right.mean()), found, tolerances, more_is_better=False, noisy="", more="longer runs"
+        "final_loss", float(left.mean()), float(right.mean()), found, tolerances, more_is_better=False, noisy="", more=LAST_LOSSES
     )
 
 

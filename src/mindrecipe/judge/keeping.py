@@ -35,7 +35,10 @@ def set_aside(path: Path, why: str) -> None:
     for run in [path, *path.glob("*/")]:
         if holder(run) is not None:
             raise _busy("trains", run)
-    path.rename(path.with_name(f"{path.name}.{why}-{time.time_ns()}"))
+    aside = path.with_name(f"{path.name}.{why}-{time.time_ns()}")
+    path.rename(aside)
+    if (log := path.with_name(f"{path.name}.log")).is_file():  # what its training said
+        log.rename(aside.with_name(f"{aside.name}.log"))
 
 
 def _busy(what: str, folder: Path) -> Busy:

@@ -10,6 +10,7 @@ from typing import Any
 
 from mindrecipe.judge.recorded import Recorded
 from mindrecipe.launch.claim import holder
+from mindrecipe.measure.artifacts import plain
 
 BLOCK = 10  # consecutive steps that are drawn together: neighbours share what else the machine did
 MOST_BLOCKS = 200
@@ -82,17 +83,8 @@ class Measured:
         return cls(**{name: value if name in ("identity", "losses") else _number(value) for name, value in told.items()})
 
 
-def plain(value: Any) -> Any:
-    """``value`` for JSON, which has no infinities: they become text, as in metrics.jsonl."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _number(value: Any) -> Any:
-    """The inverse of :func:`plain`."""
+    """The inverse of :func:`mindrecipe.measure.artifacts.plain`."""
     if isinstance(value, dict):
         return {key: _number(item) for key, item in value.items()}
     return float(value) if value in ("nan", "inf", "-inf") else value

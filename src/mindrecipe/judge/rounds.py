@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from mindrecipe.judge.bootstrap import Difference
 from mindrecipe.judge.compare import Comparison
+from mindrecipe.judge.figures import LAST_LOSSES
 from mindrecipe.judge.measured import Measured
 from mindrecipe.judge.verdicts import Metric, alone, decide, overall
 
@@ -75,11 +76,11 @@ def _end(own: Sequence[Metric], tolerance: float) -> Metric:
     between = interval([metric.difference or 0.0 for metric in own])
     low = min([between.low, *(metric.low for metric in own if metric.low is not None)])
     high = max([between.high, *(metric.high for metric in own if metric.high is not None)])
-    return _decided(own, Difference(between.value, low, high), tolerance)
+    return _decided(own, Difference(between.value, low, high), tolerance, LAST_LOSSES)
 
 
-def _decided(own: Sequence[Metric], found: Difference, tolerance: float) -> Metric:
-    verdict, note = decide(found, tolerance, more_is_better=own[0].name == "throughput", more="more --rounds")
+def _decided(own: Sequence[Metric], found: Difference, tolerance: float, more: str = "more --rounds") -> Metric:
+    verdict, note = decide(found, tolerance, more_is_better=own[0].name == "throughput", more=more)
     return replace(
         own[0],
         a=statistics.fmean(metric.a or 0.0 for metric in own),

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mindrecipe.judge.compare import Comparison
-from mindrecipe.judge.measured import plain
 from mindrecipe.judge.verdicts import Metric
+from mindrecipe.measure.artifacts import plain
 from mindrecipe.measure.view import text
 
 COMPARED = ("metric", "verdict", "A", "B", "difference", "95 % interval", "tolerance", "note")

@@ -57,7 +57,12 @@ def of_both(a: Mapping[str, float], b: Mapping[str, float]) -> tuple[dict[str, f
 
 def parse(words: Sequence[str], base: Mapping[str, float] | None = None) -> dict[str, float]:
     """Tolerances by metric: the defaults, ``base`` (a baseline's) over them, over those ``words``, name=number. UserError for others."""
-    found = {name: threshold.tolerance for name, threshold in THRESHOLDS.items()} | dict(base or {})
+    return {name: threshold.tolerance for name, threshold in THRESHOLDS.items()} | dict(base or {}) | declared(words)
+
+
+def declared(words: Sequence[str]) -> dict[str, float]:
+    """Those of ``words`` alone."""
+    found: dict[str, float] = {}
     for word in words:
         name, equals, text = word.partition("=")
         require(name if equals else f"{name}=", f"--threshold {word}", f"--threshold {{}}={text or 0.05}")

@@ -107,10 +107,13 @@ def summarise(
 ) -> Summary:
     """The summary of a run that ended as ``outcome``.
 
-    ``steps`` are this launch's records, ``earlier`` those of launches that this one resumed. Numbers of no meaning are null:
-    no speed from fewer than three steps, no held-out loss without held-out tokens.
+    ``steps`` are this launch's records, ``earlier`` those of launches that this one resumed: their speeds and memory count where this one
+    had nothing left to train. Numbers of no meaning are null: no speed from fewer than three steps, no held-out loss without
+    held-out tokens.
     """
     whole = history([*earlier, *steps])
+    if not steps and outcome.state == "completed":
+        steps = earlier
     timed = curves.timed(steps)
     loss = heldout_loss(heldout)
     speed = _median(record.tokens_per_s for record in timed)

@@ -10,6 +10,7 @@ its own: 0.7 ms of CPU time a step. Here its messages are made once, and only th
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -53,7 +54,6 @@ class Board:
 
     def __init__(self, folder: Path, *, tokens_per_sample: int, grad_clip: float | None, before: Iterable[StepRecord] = ()) -> None:
         from tensorboardX.proto.event_pb2 import Event, SessionLog
-        from tensorboardX.record_writer import RecordWriter
 
         folder.mkdir(parents=True, exist_ok=True)
         self._tokens, self._clip = tokens_per_sample, grad_clip
@@ -65,11 +65,11 @@ class Board:
         self._forms: dict[tuple[str, ...], Form] = {}
         self._written = time.monotonic()
         now = time.time()
-        self._file = RecordWriter(str(folder / f"events.out.tfevents.{now:.0f}.{socket.gethostname()}"))
-        self._file.write(Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
+        self._file = (folder / f"events.out.tfevents.{now:.0f}.{socket.gethostname()}").open("ab")
+        self._file.write(framed(Event(wall_time=now, file_version="brain.Event:2").SerializeToString()))
         if self._last:  # what an earlier attempt wrote of the steps that follow is told to be void
             void = SessionLog(status=SessionLog.START)
-            self._file.write(Event(wall_time=now, step=self._last + 1, session_log=void).SerializeToString())
+            self._file.write(framed(Event(wall_time=now, step=self._last + 1, session_log=void).SerializeToString()))
 
     def step(self, record: StepRecord) -> None:
         """Take one step, and write those that have waited long enough."""
@@ -88,8 +88,9 @@ class Board:
             scalars = self._scalars(record)
             tags = tuple(scalars)
             form = self._forms.get(tags) or self._forms.setdefault(tags, Form(tags))
-            self._file.write(form.filled(when, record.step, list(scalars.values())))
+            self._file.write(framed(form.filled(when, record.step, list(scalars.values()))))
         self._waiting.clear()
+        self._file.flush()
         self._written = time.monotonic()
 
     def _count(self, record: StepRecord) -> None:
@@ -106,6 +107,15 @@ class Board:
         found |= {"correctness/loss_mean": mean, "correctness/loss_variance": variance, "correctness/overflow_steps": self._overflows}
         found |= {"correctness/clipped_steps": self._clipped, "speed/samples_per_s": record.tokens_per_s / self._tokens}
         return {tag: float(value) for tag, value in found.items() if value is not None}
+
+
+def framed(event: bytes) -> bytes:
+    """A record of TensorBoard's files (TFRecord): length, its checksum, the event, its checksum. tensorboardX's writer of them syncs the
+    disk at each flush, which training would wait for."""
+    from tensorboardX.record_writer import masked_crc32c
+
+    length = struct.pack("<Q", len(event))
+    return b"".join([length, struct.pack("<I", masked_crc32c(length)), event, struct.pack("<I", masked_crc32c(event))])
 
 
 class Form:

@@ -55,7 +55,9 @@ def _killed(run: Recorded) -> Iterator[Diagnosis]:
     """Ranks that the kernel killed say nothing, and its own log is not ours to read: told where the host's memory was nearly used up."""
     whole = (run.lock.get("machine") or {}).get("memory_bytes")
     for error in run.summary.get("errors") or ():
-        rank = error.get("rank") or 0
+        rank, here = error.get("rank"), int(run.derived.get("devices_per_node") or 1)
+        if rank is None or rank >= here:  # msrun itself; or a rank of a host whose memory is not known
+            continue
         samples = [sample for sample in run.usage.get(rank, ()) if sample.time <= (error.get("time") or math.inf)]
         if error.get("followed") or not _KILLED.search(str(error.get("message"))) or not samples or not whole:
             continue

@@ -26,8 +26,9 @@ _METRICS = "metrics.jsonl"
 def loss_oscillates(run: Recorded) -> Iterator[Diagnosis]:
     """Steps that are too long: each lands on the other side of the valley. Seen in the second half, less its own course.
 
-    Two signs, either of which is enough: the loss is spread more than rows differ (a robust deviation: single bad batches do not count),
-    or it goes up and down regularly. Data that repeats within the lags looked at is regular by itself, and is judged by its spread alone.
+    Two signs, either of which is enough: the loss is spread more than rows differ (a robust deviation: single bad batches do not count;
+    rows that are not shuffled are alike within a batch, and differ more between batches), or it goes up and down regularly. Data that
+    repeats within the lags looked at is regular by itself, and is judged by its spread alone.
     """
     known = [record for record in run.steps if math.isfinite(record.loss)]
     late = [record.loss for record in known[len(known) // 2 :]]
@@ -39,9 +40,10 @@ def loss_oscillates(run: Recorded) -> Iterator[Diagnosis]:
     expected = ROWS / math.sqrt(int(run.derived.get("global_batch_size") or 1))
     level = statistics.median(late)
     lag, correlation = most_opposed(rest)
-    opposed = correlation < min(REGULAR, -CERTAIN / math.sqrt(len(rest))) and spread > max(SMALL * level, SMALL_NATS)
+    opposed = correlation < min(REGULAR, -CERTAIN / math.sqrt(len(rest)))
     regular = opposed and int(run.derived.get("steps_per_epoch") or 2 * LAGS) >= 2 * LAGS
-    if spread <= expected and not regular:
+    wide = spread > expected and bool(run.config.get("dataset", {}).get("shuffle", True))
+    if spread <= max(SMALL * level, SMALL_NATS) or not (wide or regular):
         return
     often = f", and after {lag} steps lies on the other side (correlation {correlation:.2f})" if regular else ""
     yield Diagnosis(
@@ -57,9 +59,15 @@ def loss_oscillates(run: Recorded) -> Iterator[Diagnosis]:
 
 
 def detrended(losses: Sequence[float]) -> list[float]:
-    """Losses less the mean of the steps around each: what is slower than the window is course, not swing."""
-    half = LAGS
-    return [loss - statistics.fmean(losses[max(0, place - half) : place + half + 1]) for place, loss in enumerate(losses)]
+    """Losses less the line through the steps around each: what is slower than the window is course, not swing. At the ends the window
+    has one side only, whose mean alone would take a slope for a swing."""
+    found = []
+    for place, loss in enumerate(losses):
+        first = max(0, place - LAGS)
+        near = losses[first : place + LAGS + 1]
+        slope = statistics.linear_regression(range(len(near)), near).slope if len(near) < 2 * LAGS + 1 else 0.0
+        found.append(loss - statistics.fmean(near) - slope * (place - first - (len(near) - 1) / 2))
+    return found
 
 
 def most_opposed(rest: Sequence[float]) -> tuple[int, float]:

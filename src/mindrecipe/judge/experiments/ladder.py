@@ -26,7 +26,7 @@ from mindrecipe.judge.training import with_words
 from mindrecipe.measure.curves import percentile
 
 #: what a change is judged by: the curve of the loss may be another one, its end may not
-JUDGED = ("final_loss", "throughput", "cpu_time", "memory")
+JUDGED = ("final_loss", "throughput", "memory")
 COLUMNS = (
     Column("config", "config"),
     Column("tokens/s", "tokens_per_s", partial(figure, "throughput")),
@@ -112,8 +112,10 @@ def _climb(
                 rungs.append(Rung(change=change, measured=None, comparison=None, kept=False, fault=reason(fault)))
                 continue
             baseline = baseline or joined([each.a for each in measured])
+            on_cpu = measured[0].a.identity.hardware.get("device") == "cpu"
+            only = (*JUDGED, "cpu_time") if on_cpu else JUDGED  # elsewhere nobody has that
             found = together(
-                [compare(each.a, each.b, tolerances, despite=DESPITE, only=JUDGED, paired=True) for each in measured], tolerances
+                [compare(each.a, each.b, tolerances, despite=DESPITE, only=only, paired=True) for each in measured], tolerances
             )
             kept = helps(found, rounds)
             rungs.append(Rung(change=change, measured=joined([each.b for each in measured]), comparison=found, kept=kept))

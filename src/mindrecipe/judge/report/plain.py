@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict
 
 from mindrecipe.judge import tables
-from mindrecipe.judge.measured import plain
 from mindrecipe.judge.profile import told
 from mindrecipe.judge.report.sheet import Sheet
+from mindrecipe.measure.artifacts import plain
 
 
 def markdown(content: Sheet) -> str:

@@ -80,7 +80,7 @@ class Progress:
         """A step has ended."""
         if self.first is None:
             self.first = record
-        elif not record.profiled:  # nor does it, as the first step, which compiles, say anything of the speed
+        elif not (record.profiled or record.warm_up):  # nor does it, as the first step, which compiles, say anything of the speed
             self.recent.append(record)
         self.last = record
         self.curve.add(record.loss)
