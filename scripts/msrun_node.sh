@@ -60,7 +60,9 @@ for name in config.yaml mindformers.yaml lock.json; do
   [[ -f $run_dir/$name ]] || refuse "$run_dir is not a frozen run: $name is missing" "make one: train ... run.dir=$run_dir launch.freeze_only=true"
 done
 run_dir=$(cd -- "$run_dir" && pwd -P)
-python=$(command -v -- "${python:-python3}") || refuse "there is no ${python:-python3}" "--python <the Python that has mindspore and mindrecipe>"
+python=${python:-python3}
+found=$(command -v -- "$python") || refuse "there is no $python" "--python <the Python that has mindspore and mindrecipe>"
+python=$found
 bin=$(cd -- "$(dirname -- "$python")" && pwd)
 python=$bin/$(basename -- "$python")
 export PYTHONUNBUFFERED=1 PYTHONSAFEPATH=1

@@ -147,6 +147,15 @@ def test_a_host_that_was_given_other_words_is_refused(here: Path, works: Callabl
         join(host(1, seconds=1), Said())
 
 
+def test_the_directory_of_another_job_is_passed_over(here: Path, works: Callable[[Path], None]) -> None:
+    """exp1-2 may be another job's run.dir as well as the second run of exp1; this host has worked in neither."""
+    make(here / "exp1-2", works, "run.seed=7")
+    with pytest.raises(UserError, match="exp1-2, which is of another configuration"):
+        join(host(1, seconds=1), Said())
+    mine = make(here / "exp1", works)
+    assert join(host(1, seconds=20), Said()) == mine
+
+
 def test_a_folder_that_is_not_shared_is_known_by_the_scheduler_that_answers(here: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     said = Said()
     monkeypatch.setattr(module, "_UNSEEN", 0.05)

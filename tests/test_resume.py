@@ -132,6 +132,40 @@ def test_a_finished_run_whose_last_checkpoint_is_damaged_is_not_finished(here: P
         decide(asked.derived)
 
 
+def test_a_run_that_was_to_train_longer_is_not_evaluated_in_the_middle(here: Path) -> None:
+    """What it was frozen for does not end here: nothing in its directory could make that evaluation."""
+    held = here / "held.mindrecord"
+    held.touch()
+    saved(ready("run.dir=exp1", heldout=(str(held),)), here / "exp1", 30)
+    for step in (30, 20):
+        start = decide(ready("run.dir=exp1", "checkpoint.resume=auto", f"schedule.total_steps={step}", heldout=(str(held),)).derived)
+        assert start.finished == here / "exp1" and not start.evaluates and "nothing to do" in start.said[0]
+
+
+def test_what_was_evaluated_without_a_launcher_is_not_evaluated_again(here: Path) -> None:
+    held = here / "held.mindrecord"
+    held.touch()
+    run = ready("run.dir=exp1", "checkpoint.resume=auto", heldout=(str(held),))
+    path = saved(run, here / "exp1", 50)
+    assert decide(run.derived).evaluates
+    (path / "heldout").mkdir(exist_ok=True)
+    (path / "heldout/rank_0.json").write_text('{"loss_sum": 1.0, "tokens": 2}')
+    assert not decide(run.derived).evaluates
+    (path / "heldout/rank_0.json").unlink()
+    assert not decide(ready("run.dir=exp1", "checkpoint.resume=auto", "evaluate=off", heldout=(str(held),)).derived).evaluates
+
+
+def test_checkpoints_that_somebody_took_away(here: Path) -> None:
+    """A finished run stays finished; one that was not does not start from scratch unasked."""
+    for name, steps in (("done", 50), ("half", 30)):
+        last = finished(ready(), here / name, steps)
+        last.unlink()
+    (here / "done/summary.json").write_text('{"state": "completed", "steps": 50}')
+    assert decide(ready("run.dir=done", "checkpoint.resume=auto").derived).finished == here / "done"
+    with pytest.raises(UserError, match="the files of its checkpoints are gone"):
+        decide(ready("run.dir=half", "checkpoint.resume=auto").derived)
+
+
 def test_a_run_that_was_stopped_before_its_evaluation_has_that_left(here: Path) -> None:
     held = here / "held.mindrecord"
     held.touch()

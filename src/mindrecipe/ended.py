@@ -10,7 +10,7 @@ from typing import Any
 from mindrecipe.checkpoints import manifest
 from mindrecipe.checkpoints.find import Found
 from mindrecipe.derive import Derived
-from mindrecipe.measure.artifacts import dataset_of, read_config
+from mindrecipe.measure.artifacts import dataset_of, read_config, read_heldout, total_steps_of
 from mindrecipe.runfiles import LOCK, RunFiles
 
 
@@ -32,22 +32,37 @@ def had_some(derived: Derived, run: Path) -> bool:
     return manifest.finished(folder, derived.device_num) != set() or bool(manifest.damaged(folder))
 
 
-def evaluation_is_missing(run: Path) -> bool:
-    """Whether ``run`` was to be evaluated at its end, could be (its data is still there), and was not."""
-    if summary_of(run).get("state") == "completed" or not read_config(run).get("evaluate", {}).get("at_end"):
+def evaluation_is_missing(derived: Derived, run: Path, step: int) -> bool:
+    """Whether ``run`` was to be evaluated at its end, which was to be after ``step``, could be (its data is still there), and was not.
+
+    A run without a summary, which nobody supervised, has been where all its ranks have told their parts.
+    """
+    wanted = derived.config.evaluate.at_end and read_config(run).get("evaluate", {}).get("at_end")
+    total = total_steps_of(run)
+    if summary_of(run).get("state") == "completed" or not wanted or total is None or total > step:
+        return False
+    if not RunFiles(path=run).summary().exists() and len(read_heldout(run)) >= derived.device_num:
         return False
     files = (dataset_of(run) or {}).get("heldout_files") or []
     return bool(files) and all(Path(file).is_file() for file in files)
 
 
+def files_are_gone(derived: Derived, run: Path) -> bool:
+    """Whether ``run`` had whole checkpoints once, of which only the manifests are left."""
+    return bool(manifest.finished(RunFiles(path=run).checkpoints, derived.device_num))
+
+
 def last_is_lost(derived: Derived, run: Path, found: Found, total: int) -> bool:
-    """Whether ``run`` had a checkpoint of its last step once, beside those ``found``."""
+    """Whether ``run`` had a checkpoint of its last step, which is damaged now: one that is gone was taken away by somebody on purpose."""
     folder = RunFiles(path=run).checkpoints
     finished = manifest.finished(folder, derived.device_num)
     if finished is None:
         return bool(found.broken)
     whole = {each.step for each in found.complete}
-    return bool(manifest.damaged(folder)) or any(step >= total and step not in whole for step in finished)
+    named = manifest.read(folder)
+    bad = [step for step in finished if step >= total and step not in whole]
+    there = [(folder / name).exists() for step in bad for rank in named[step].values() for name in rank.files]
+    return bool(manifest.damaged(folder)) or any(there)
 
 
 def summary_of(run: Path) -> dict[str, Any]:

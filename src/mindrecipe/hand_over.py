@@ -87,6 +87,8 @@ def _place(run: Run) -> _Place:
         return _Place(directory=choose_dir(run.derived), resume=resume)
     start = decide(run.derived)
     directory = choose_dir(run.derived) if given is None else numbered(given)
+    if run.derived.total_steps is None and start.continues is not None:  # whether it is finished is known once its data is built
+        return _Place(directory=start.continues, resume=resume)
     if start.finished is not None and start.evaluates:  # the node that gets this directory makes the evaluation that is missing
         return _Place(directory=start.finished, resume="auto")
     if start.finished is not None:

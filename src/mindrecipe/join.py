@@ -41,22 +41,20 @@ def join(run: Run, view: View) -> Path | None:
     place = Path(run.derived.config.run.dir or "").expanduser().absolute()
     scheduler = (launch.master_addr, launch.master_port or DEFAULT_PORT)
     signs = _Signs()
-    began, answered = time.monotonic(), None
+    began, answered, other = time.monotonic(), None, None
     while (passed := time.monotonic() - began) <= launch.cluster_time_out:
         candidates = _candidates(run, place)
         for path, same in candidates.items():
             if signs.go_on(path):
-                if not same:
-                    raise UserError(
-                        f"the first host works in {path}, which is of another configuration than this host was given",
-                        where=f"launch.node_rank={launch.node_rank}",
-                        mend="the same words, files and versions on every host",
-                    )
-                return path
+                if same:
+                    return path
+                if path == place:
+                    raise _of_another(path, launch.node_rank)
+                other = path  # of this name, but perhaps another job's
         hidden = not any(candidates.values())
         if hidden and answered is None and _answers(*scheduler):
             answered = time.monotonic()
-        if hidden and answered is not None and time.monotonic() - answered > _UNSEEN:
+        if hidden and answered is not None and time.monotonic() - answered > min(_UNSEEN, launch.cluster_time_out / 2):
             if launch.max_restarts:
                 raise _not_shared(run, place)
             view.note(
@@ -68,11 +66,21 @@ def join(run: Run, view: View) -> Path | None:
             f"waiting for the first host (launch.node_rank=0) to work in {place}: {passed:.0f} s, at most {launch.cluster_time_out} s"
         )
         time.sleep(_LOOK_EVERY)
+    if other is not None:
+        raise _of_another(other, launch.node_rank)
     raise UserError(
         f"the first host did not begin within {launch.cluster_time_out} s (launch.cluster_time_out): it works in no run directory {place} "
         f"that this host sees, and this host never makes it in its stead",
         where=f"launch.node_rank={launch.node_rank}",
         mend="the same command with launch.node_rank=0 on the first host, in the same folder; or a larger launch.cluster_time_out",
+    )
+
+
+def _of_another(path: Path, node: int | None) -> UserError:
+    return UserError(
+        f"the first host works in {path}, which is of another configuration than this host was given",
+        where=f"launch.node_rank={node}",
+        mend="the same words, files and versions on every host",
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mindrecipe.checkpoints.find import Checkpoint, Found, find, trusted
 from mindrecipe.derive import Derived
-from mindrecipe.ended import earlier_runs, evaluation_is_missing, had_some, last_is_lost, summary_of
+from mindrecipe.ended import earlier_runs, evaluation_is_missing, files_are_gone, had_some, last_is_lost, summary_of
 from mindrecipe.errors import UserError
 from mindrecipe.fit import check_batch, check_layout, check_parameters, check_ranks, check_same_run, first_step, story
 from mindrecipe.launch.claim import holder, taken
@@ -76,6 +76,8 @@ def _automatic(derived: Derived, must: bool, load: str | None, own: Path | None)
             start = begin_from(derived, run, Found(found.complete, (*broken, *found.broken)))
             return replace(start, continues=run)
         broken += found.broken if had_some(derived, run) else ()
+        if not found.broken and files_are_gone(derived, run):
+            broken.append((run, "the files of its checkpoints are gone"))
     place = str(derived.config.run.dir or Path(derived.config.run.root) / (derived.config.run.name or ""))
     if broken:
         raise not_whole(place, broken)
@@ -155,7 +157,7 @@ def _finished(derived: Derived, run: Path) -> Start | None:
         return None
     check_same_run(derived, run)
     done = f"nothing to do: {run} has trained to step {step} of {total} (to train on: schedule.total_steps={2 * step})"
-    if not evaluation_is_missing(run):
+    if not evaluation_is_missing(derived, run, step):
         return Start(said=(done,), finished=run)
     if derived.config.launch.nodes > 1 or not found.complete:  # several hosts would have to agree on it before they have met
         return Start(said=(done, f"its held-out evaluation was not made: mindrecipe evaluate {run}"), finished=run)

@@ -50,7 +50,8 @@ def test_a_training_outlives_its_reader(tmp_path: Path, console: str, fault: str
     assert done.returncode == code, done.stderr
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == (29 if fault else 40)
     assert "Traceback" not in done.stderr
-    assert both or done.stderr.count("nobody reads the output any more (Broken pipe)") == 1
+    # a live view may have said all it says to a pipe before the reader is gone
+    assert both or done.stderr.count("nobody reads the output any more (Broken pipe)") in ([1] if console == "plain" else [0, 1])
 
 
 def test_a_verdict_is_no_success_because_nobody_reads_it() -> None:

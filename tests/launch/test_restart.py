@@ -78,8 +78,8 @@ def test_a_job_that_hangs_again_before_its_third_step_is_started_again(plan: Pla
     faults = {"FAKE_FAULT": "0:kill@4,0:hang@5", "FAKE_ONCE": 1}
     asked = plan(1, FAKE_STEPS=8, FAKE_CHECKPOINT=2, stall_timeout=10, stall_min=2, restarts=often, **faults)
     assert run(asked, streams).state == "completed"
-    second = attempts(run_dir)[1]
-    assert (second["error"]["type"], second["from_step"], second["last_step"]) == ("Stalled", 2, 4)
+    stalled = [attempt for attempt in attempts(run_dir) if (attempt["error"] or {}).get("type") == "Stalled"]
+    assert (2, 4) in [(attempt["from_step"], attempt["last_step"]) for attempt in stalled], "others may be of a busy machine"
 
 
 def test_restarts_are_used_up(plan: Plan, run_dir: Path, streams: Streams) -> None:

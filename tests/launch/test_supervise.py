@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -151,3 +152,6 @@ def test_a_broken_view_takes_the_ranks_down_with_it(plan: Plan, run_dir: Path) -
     with pytest.raises(BrokenPipeError):
         launch(plan(2, FAKE_STEPS=2000), view)
     assert summary_of(run_dir)["state"] == "failed"
+    (line,) = (run_dir / "attempts.jsonl").read_text().splitlines()
+    attempt = json.loads(line)
+    assert attempt["state"] == "failed" and attempt["ended"] is not None and attempt["error"]["type"] == "BrokenPipeError"

@@ -198,7 +198,7 @@ def test_a_disk_that_fills_up_under_the_run(tmp_path: Path, action: str) -> None
         with SmallDisk(place) as disk, said.open("wb") as out:
             process = subprocess.Popen([TRAIN, *words], cwd=tmp_path, stdout=out, stderr=out)
             try:
-                come((place / "run/lock.json").exists, process, said)
+                come((place / "run/attempts.jsonl").exists, process, said)  # it has looked for room before it starts anything
                 disk.fill(leaving=64 << 20)
                 if action == "warn":
                     come(lambda: f"warning: 0.06 {warning}" in said.read_text(), process, said)

@@ -40,7 +40,7 @@ class Job:
         self.base = base
         self.disk = disk
         self._words = [*words, f"run.dir={base}", "checkpoint.resume=auto"]
-        self._patience = patience
+        self.patience = patience
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -98,14 +98,14 @@ class Job:
         """Wait for ``condition``, looked at every ``poll`` seconds. Stuck where it does not come, or (``alive``) the launcher fails
         before it does; Late where it is done.
         """
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self.patience
         while not condition():
             if alive and self.ended() is not None and not condition():
                 if self.ended() == EXIT_OK:
                     raise Late
                 raise Stuck(f"{what}: the launcher ended with exit code {self.ended()} (see {self.output})")
             if time.monotonic() > deadline:
-                raise Stuck(f"{what} did not come within {self._patience:g} s (see {self.output})")
+                raise Stuck(f"{what} did not come within {self.patience:g} s (see {self.output})")
             time.sleep(poll)
 
     def runs(self) -> list[RunFiles]:

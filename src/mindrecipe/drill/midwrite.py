@@ -38,7 +38,12 @@ def kill_in_a_write(job: Job, dice: random.Random) -> tuple[str, ...]:
         missed = job.saves() - saved
         return missed > _SAVES or bool(half_written(folder))
 
+    deadline = time.monotonic() + job.patience
     while missed <= _SAVES:
+        if not ranks:
+            raise Late
+        if time.monotonic() > deadline:
+            raise Stuck(f"nobody finishes what lies unfinished in {folder}")
         job.until(seen, "a checkpoint", poll=_SOON)
         with standing_still(ranks):
             left = half_written(folder)
@@ -46,8 +51,6 @@ def kill_in_a_write(job: Job, dice: random.Random) -> tuple[str, ...]:
             if writers:
                 dice.choice(writers).kill()
                 return tuple(sorted(path.name for path in left))
-    if not ranks:
-        raise Late
     dice.choice(ranks).kill()
     return ()
 

@@ -96,8 +96,14 @@ class _Launch:
         said: tuple[str, ...] | None = None
         while True:
             began, from_step = time.time(), resumed_step(plan.run_dir)
-            self._record(_begun(len(self.attempts) + 1, began, from_step))
-            ending, summary = attempt(plan, view, self.signals, self.ballast, self.peers, said)
+            begun = _begun(len(self.attempts) + 1, began, from_step)
+            self._record(begun)
+            try:
+                ending, summary = attempt(plan, view, self.signals, self.ballast, self.peers, said)
+            except BaseException as fault:
+                told = {"rank": None, "type": type(fault).__name__, "message": str(fault), "step": None}
+                self._record(replace(begun, ended=time.time(), state="failed", error=told))
+                raise
             self.attempts.append(_attempt(ending, len(self.attempts) + 1, began, from_step))
             decision = restart.decide(plan.restarts, self.attempts) if plan.node == 0 else self._hosts.follow()
             said = self._next(decision)

@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,10 +83,7 @@ def run(job: SshJob, view: View) -> Outcome:
                     ask = min(ask, now + _SETTLE)
             if now > ask:
                 ask, deadline = float("inf"), now + job.grace
-                left = [host for host in hosts if host.code is None]
-                view.say(f"stopping {', '.join(host.name for host in left)}")
-                for host in left:
-                    host.say("TERM")
+                _stop([host for host in hosts if host.code is None], view)
             if now > deadline:
                 for host in hosts:
                     host.process.kill()
@@ -96,6 +94,13 @@ def run(job: SshJob, view: View) -> Outcome:
         return Outcome(state="interrupted", exit_code=exit_code(signals.received[0]))
     failed += [host for host in hosts if host.code and host not in failed]
     return _outcome(hosts, failed[0] if failed else None, view)
+
+
+def _stop(left: Sequence[_Host], view: View) -> None:
+    if left:
+        view.say(f"stopping {', '.join(host.name for host in left)}")
+    for host in left:
+        host.say("TERM")
 
 
 class _Host:

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 
+from mindrecipe.errors import UserError
 from mindrecipe.launch.plan import LaunchPlan
 from mindrecipe.measure.record import Event, StepRecord, read_steps
 
@@ -111,7 +112,10 @@ def usual_step(plan: LaunchPlan) -> float | None:
     metrics = plan.files.metrics
     aside = sorted(metrics.parent.glob(f"{metrics.stem}.*{metrics.suffix}"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in (*aside, metrics):
-        times = deque((record.step_time for record in read_steps(path)), maxlen=_RECENT)
+        try:
+            times = deque((record.step_time for record in read_steps(path)), maxlen=_RECENT)
+        except (UserError, OSError):
+            continue  # a damaged file is told by who needs what is in it; here it would only make the clock patient sooner
         if len(times) >= _ENOUGH:
             return statistics.median(times)
     return None

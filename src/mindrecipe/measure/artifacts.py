@@ -42,6 +42,12 @@ def resumed_from(run_dir: Path) -> dict[str, Any] | None:
     return found
 
 
+def total_steps_of(run_dir: Path) -> int | None:
+    """The last step that the run was frozen to train to; None where it has no lock."""
+    found = _derived(run_dir).get("total_steps")
+    return None if found is None else int(found)
+
+
 def dataset_of(run_dir: Path) -> dict[str, Any] | None:
     """What the run's lock says of its data set (derive, DataFacts)."""
     found: dict[str, Any] | None = _derived(run_dir).get("dataset")

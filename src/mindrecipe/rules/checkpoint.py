@@ -61,7 +61,7 @@ def interval(d: Derived) -> Iterator[Problem]:
     "warning",
     "a restart goes on from the last checkpoint, and there is none before the end",
     outcome="costs",
-    source="mindrecipe resume.py: again",
+    source="mindrecipe again.py",
     reads="checkpoint: save_final save_minutes save_steps; launch: max_restarts; schedule: total_steps",
     fails=[f"{TINY} launch.max_restarts=3", f"{TINY} launch.max_restarts=3 checkpoint=off"],
     passes=[TINY, f"{TINY} launch.max_restarts=3 checkpoint.save_minutes=10"],
