@@ -68,15 +68,16 @@ class SleepyRank(Callback):
 
 @MindFormerRegister.register(MindFormerModuleType.CALLBACK)
 class Hindered(Callback):
-    """A neighbour takes a core; the disk takes as long as two steps to save; from step 45 on each step is followed by a sleep of four, one by
-    a sleep of a hundred and fifty; step 70 fails.
+    """A neighbour takes a core; the disk takes as long as two steps to save; from step 45 on each step is followed by a sleep that is half
+    as long again as the first ones were in all, one by a sleep of twenty-five of these; step 70 fails.
 
-    Sleeps are as long as this run's own steps: they are the same share of its time on a busy machine.
+    Sleeps are as long as this run's own steps: they are the same share of its time on a busy machine, also on one that was busier at first.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.times: list[float] = []
+        self.ends: list[float] = []
         self.began: float | None = None
         sooner = CheckpointMonitor.save_checkpoint
 
@@ -97,6 +98,11 @@ class Hindered(Callback):
     def usual(self) -> float:
         return statistics.median(self.times or [0.0])
 
+    def took(self, first: int, last: int) -> float:
+        """Seconds of the median step of these, all in all."""
+        ends = self.ends[first - 2 : last]
+        return statistics.median(after - before for before, after in itertools.pairwise(ends))
+
     def on_train_begin(self, run_context: Any) -> None:
         until = "import os, time\nwhile os.getppid() == parent: time.perf_counter()"
         subprocess.Popen([sys.executable, "-c", f"parent = {os.getpid()}\n{until}"])
@@ -108,7 +114,8 @@ class Hindered(Callback):
         context = run_context.original_args()
         self.computed(context)
         step = context.cur_step_num
+        self.ends.append(time.perf_counter())
         if step > 45:
-            time.sleep(max(6.0, 150 * self.usual()) if step == 60 else 4 * self.usual())
+            time.sleep(max(6.0, 25 * self.took(46, 59)) if step == 60 else 1.5 * self.took(2, 24))
         if step == 70:
             raise RuntimeError("ill on purpose")
