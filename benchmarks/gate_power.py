@@ -31,7 +31,7 @@ from mindrecipe.judge import bench, thresholds
 from mindrecipe.judge.compare import DESPITE, Comparison, compare
 from mindrecipe.judge.measured import Measured
 from mindrecipe.judge.rounds import TIMES, together
-from mindrecipe.measure.artifacts import plain
+from mindrecipe.measure.numbers import plain
 from mindrecipe.measure.tail import trim_torn_line
 
 RECIPE = ("+model=llama2_tiny", "model.num_layers=1", "dataset.batch_size=4", "evaluate=off", "checkpoint=off", "run.imports=[gate_parts]")

@@ -19,7 +19,7 @@ from mindrecipe.judge.compare import DESPITE
 from mindrecipe.judge.compare import compare as compare_measured
 from mindrecipe.judge.rounds import together
 from mindrecipe.judge.training import words_of
-from mindrecipe.measure.artifacts import plain
+from mindrecipe.measure.numbers import plain
 
 
 def bench(

@@ -15,7 +15,7 @@ from mindrecipe.judge import thresholds
 from mindrecipe.judge.baseline import DEFAULT_FILE, open_side
 from mindrecipe.judge.compare import DESPITE
 from mindrecipe.judge.compare import compare as compare_measured
-from mindrecipe.measure.artifacts import plain
+from mindrecipe.measure.numbers import plain
 
 
 def compare(

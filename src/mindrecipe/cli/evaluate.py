@@ -11,7 +11,7 @@ from mindrecipe.cli.console import stderr
 from mindrecipe.cli.tables import stdout
 from mindrecipe.judge import evaluate as judging
 from mindrecipe.judge.recorded import open_run
-from mindrecipe.measure.artifacts import plain
+from mindrecipe.measure.numbers import plain
 from mindrecipe.measure.view import text
 
 

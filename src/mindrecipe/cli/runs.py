@@ -14,7 +14,7 @@ from mindrecipe.cli.console import stderr
 from mindrecipe.errors import UserError
 from mindrecipe.judge import listing
 from mindrecipe.judge.recorded import find_runs
-from mindrecipe.measure.artifacts import plain
+from mindrecipe.measure.numbers import plain
 from mindrecipe.measure.view import text
 
 runs = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The runs below ./runs.")

@@ -23,8 +23,8 @@ from mindrecipe.judge.keeping import claimed, set_aside
 from mindrecipe.judge.measured import Measured, measure
 from mindrecipe.judge.recorded import Recorded
 from mindrecipe.judge.training import Training, stop_all, with_words
-from mindrecipe.measure.artifacts import plain
 from mindrecipe.measure.curves import WARM_UP_STEPS
+from mindrecipe.measure.numbers import plain
 from mindrecipe.measure.record import StepRecord
 
 _WARM = WARM_UP_STEPS + 3

@@ -17,8 +17,8 @@ from mindrecipe.checkpoints.find import Checkpoint, find
 from mindrecipe.errors import UserError
 from mindrecipe.judge.recorded import EVALUATIONS, Recorded
 from mindrecipe.launch.processes import die_with
-from mindrecipe.measure.artifacts import plain
 from mindrecipe.measure.curves import percentiles
+from mindrecipe.measure.numbers import plain
 from mindrecipe.measure.tail import last_lines
 
 #: forward passes before those that are timed, and those: a 99th percentile of fewer than a thousand is of a handful of passes

@@ -10,7 +10,7 @@ from typing import Any
 
 from mindrecipe.judge.recorded import Recorded
 from mindrecipe.launch.claim import holder
-from mindrecipe.measure.artifacts import plain
+from mindrecipe.measure import numbers
 
 BLOCK = 10  # consecutive steps that are drawn together: neighbours share what else the machine did
 MOST_BLOCKS = 200
@@ -72,7 +72,7 @@ class Measured:
         """Plain values for JSON, losses by their step as text; what is not finite is text."""
         told = asdict(self)
         told["losses"] = {str(step): loss for step, loss in self.losses.items()}
-        return dict(plain(told))
+        return dict(numbers.plain(told))
 
     @classmethod
     def from_dict(cls, told: dict[str, Any]) -> Measured:
@@ -80,14 +80,7 @@ class Measured:
         told = dict(told)
         told["identity"] = Identity(**told["identity"])
         told["losses"] = {int(step): float(loss) for step, loss in told["losses"].items()}
-        return cls(**{name: value if name in ("identity", "losses") else _number(value) for name, value in told.items()})
-
-
-def _number(value: Any) -> Any:
-    """The inverse of :func:`mindrecipe.measure.artifacts.plain`."""
-    if isinstance(value, dict):
-        return {key: _number(item) for key, item in value.items()}
-    return float(value) if value in ("nan", "inf", "-inf") else value
+        return cls(**{name: value if name in ("identity", "losses") else numbers.told(value) for name, value in told.items()})
 
 
 def measure(run: Recorded) -> Measured:

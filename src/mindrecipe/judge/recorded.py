@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mindrecipe.errors import UserError
-from mindrecipe.measure import curves
+from mindrecipe.measure import curves, numbers
 from mindrecipe.measure.artifacts import read_config
 from mindrecipe.measure.record import Event, RankStep, StepRecord, Usage, read_events, read_lines, read_rank_steps, read_steps, read_usage
 from mindrecipe.measure.summary import history
@@ -32,7 +32,7 @@ class Recorded:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """summary.json: how it ended; losses that are not finite are strings there, floats here."""
-        return {key: _number(value) for key, value in _read(self.path / SUMMARY).items()}
+        return {key: numbers.told(value) for key, value in _read(self.path / SUMMARY).items()}
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Recorded:
     def evaluation(self) -> dict[str, Any]:
         """The newest finished evaluation (see judge/evaluate.py); empty where there is none."""
         found = sorted((self.path / EVALUATIONS).glob("*/evaluation.json"), key=lambda path: path.stat().st_mtime)
-        return {key: _number(value) for key, value in _read(found[-1]).items()} if found else {}
+        return {key: numbers.told(value) for key, value in _read(found[-1]).items()} if found else {}
 
     @property
     def derived(self) -> dict[str, Any]:
@@ -146,7 +146,3 @@ def _read(path: Path) -> dict[str, Any]:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as fault:  # of letters, of JSON, of something that is no object
         raise UserError(f"{path} can't be read: {fault}", mend="`mindrecipe runs ls` shows the other runs") from fault
-
-
-def _number(value: Any) -> Any:
-    return float(value) if value in ("nan", "inf", "-inf") else value

@@ -11,7 +11,7 @@ from typing import Any
 
 from mindrecipe.judge.compare import Comparison
 from mindrecipe.judge.verdicts import Metric
-from mindrecipe.measure.artifacts import plain
+from mindrecipe.measure.numbers import plain
 from mindrecipe.measure.view import text
 
 COMPARED = ("metric", "verdict", "A", "B", "difference", "95 % interval", "tolerance", "note")

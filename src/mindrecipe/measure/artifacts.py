@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import yaml
 
 from mindrecipe.errors import UserError
+from mindrecipe.measure.numbers import plain
 from mindrecipe.measure.summary import HeldOut, Summary
 from mindrecipe.runfiles import CONFIG, LOCK
 
@@ -98,12 +98,3 @@ def _derived(run_dir: Path) -> dict[str, Any]:
         return {}
     derived: dict[str, Any] = json.loads(lock.read_text(encoding="utf-8"))["derived"]
     return derived
-
-
-def plain(value: Any) -> Any:
-    """``value`` as JSON can hold it: NaN and infinities as the strings that metrics.jsonl uses for them."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,7 +8,6 @@ No mindspore here: readers and writers share these dataclasses.
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mindrecipe.errors import UserError
+from mindrecipe.measure.numbers import plain
 
 _Made = TypeVar("_Made")
 _encode = json.JSONEncoder(allow_nan=False).encode
@@ -128,7 +128,7 @@ def to_line(record: StepRecord | RankStep | Usage | Event) -> str:
     try:
         return _encode(values) + "\n"
     except ValueError:  # a number of this step is none: rare, and this is done at every step
-        return _encode(_plain(values)) + "\n"
+        return _encode(plain(values)) + "\n"
 
 
 def step_from_line(line: str) -> StepRecord:
@@ -188,12 +188,6 @@ def read_lines(path: Path, make: Callable[[dict[str, Any]], _Made]) -> Iterator[
 def event_from_line(line: str) -> Event:
     """The event of a line that :func:`to_line` wrote."""
     return Event(**json.loads(line))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _number(value: Any) -> Any:

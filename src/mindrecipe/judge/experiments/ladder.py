@@ -79,26 +79,12 @@ def climb(
     told: Callable[[str], None] = lambda _: None,
 ) -> tuple[Measured | None, list[Rung]]:
     """The baseline's figures, and a rung for each other value. Rounds that were measured before are not measured again."""
-    with claimed(folder):
-        return _climb(words, vary, folder, tolerances=tolerances, rounds=rounds, pairs=pairs, steps=steps, told=told)
-
-
-def _climb(
-    words: Sequence[str],
-    vary: Mapping[str, Sequence[str]],
-    folder: Path,
-    *,
-    tolerances: Mapping[str, float],
-    rounds: int,
-    pairs: int,
-    steps: int,
-    told: Callable[[str], None],
-) -> tuple[Measured | None, list[Rung]]:
     best = baseline_of(words, vary)
     baseline: Measured | None = None
     rungs: list[Rung] = []
-    for key, values in vary.items():
-        for value in values[1:]:
+    changes = [(key, value) for key, values in vary.items() for value in values[1:]]
+    with claimed(folder):
+        for key, value in changes:
             change = f"{key}={value}"
             told(f"{change} against the best so far")
             candidate = with_words(best, change)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from mindrecipe.judge import tables
 from mindrecipe.judge.profile import told
 from mindrecipe.judge.report.sheet import Sheet
-from mindrecipe.measure.artifacts import plain
+from mindrecipe.measure.numbers import plain
 
 
 def markdown(content: Sheet) -> str:
