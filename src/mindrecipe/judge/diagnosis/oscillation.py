@@ -40,10 +40,10 @@ def loss_oscillates(run: Recorded) -> Iterator[Diagnosis]:
     expected = ROWS / math.sqrt(int(run.derived.get("global_batch_size") or 1))
     level = statistics.median(late)
     lag, correlation = most_opposed(rest)
-    opposed = correlation < min(REGULAR, -CERTAIN / math.sqrt(len(rest)))
-    regular = opposed and int(run.derived.get("steps_per_epoch") or 2 * LAGS) >= 2 * LAGS
+    small, opposed = max(SMALL * level, SMALL_NATS), min(REGULAR, -CERTAIN / math.sqrt(len(rest)))
+    regular = correlation < opposed and int(run.derived.get("steps_per_epoch") or 2 * LAGS) >= 2 * LAGS
     wide = spread > expected and bool(run.config.get("dataset", {}).get("shuffle", True))
-    if spread <= max(SMALL * level, SMALL_NATS) or not (wide or regular):
+    if spread <= small or not (wide or regular):
         return
     often = f", and after {lag} steps lies on the other side (correlation {correlation:.2f})" if regular else ""
     yield Diagnosis(
@@ -53,7 +53,7 @@ def loss_oscillates(run: Recorded) -> Iterator[Diagnosis]:
         evidence=f"{_METRICS}: loss of steps {known[-len(late)].step} to {known[-1].step}, less their moving mean; "
         f"their level is {level:.2f}",
         threshold=f"{expected:.2f} nats, what batches of {run.derived.get('global_batch_size')} rows differ by at the most; or "
-        f"{max(SMALL * level, SMALL_NATS):.2f} nats with a correlation below {min(REGULAR, -CERTAIN / math.sqrt(len(rest))):.2f}",
+        f"{small:.2f} nats with a correlation below {opposed:.2f}",
         mend=words.mend(words.rate(run, 1 / 3), words.calmer(run), words.clip(run, 0.5), words.larger_batch(run)),
     )
 
