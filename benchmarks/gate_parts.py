@@ -1,11 +1,13 @@
 """What benchmarks/gate_power.py puts into a run to make it worse: registered with mindformers through run.imports.
 
-Burn computes for a share of what each step has computed, on one core; Ballast keeps a share of the process's memory more.
+Burn computes on after each step, for a share of its time, on one core; Ballast keeps a share of the process's memory more.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -16,23 +18,24 @@ from mindspore.train import Callback
 
 @MindFormerRegister.register(MindFormerModuleType.CALLBACK)
 class Burn(Callback):
-    """A step that takes ``share`` more CPU time, and as much more time as its own computing had."""
+    """A step that takes ``share`` longer: of all of its time, data and callbacks too. On one core: of CPU time it is a smaller share."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
         self.share = share
-        self.cpu = self.began = 0.0
-
-    def on_train_step_begin(self, run_context: Any) -> None:
-        self.cpu, self.began = time.process_time(), time.perf_counter()
+        self.ended: float | None = None
+        self.times: deque[float] = deque(maxlen=50)
 
     def on_train_step_end(self, run_context: Any) -> None:
         run_context.original_args().net_outputs[0].asnumpy()  # the step is computed now
-        ends = time.process_time() + self.share * (time.process_time() - self.cpu)
-        late = time.perf_counter() + self.share * (time.perf_counter() - self.began)
-        while time.process_time() < ends:
-            pass
-        time.sleep(max(0.0, late - time.perf_counter()))
+        now = time.perf_counter()
+        if self.ended is not None:
+            self.times.append(now - self.ended)
+            # a step in which this process was held was not longer for that
+            until = now + self.share * min(self.times[-1], 2 * statistics.median(self.times))
+            while time.perf_counter() < until:
+                pass
+        self.ended = time.perf_counter()
 
 
 @MindFormerRegister.register(MindFormerModuleType.CALLBACK)
