@@ -1,14 +1,14 @@
 """How often the gate is right: false alarms between identical recipes, and injected regressions that it catches.
 
-    python benchmarks/gate_power.py --keep gate.jsonl [--trials 60] [--rounds 5] [--pairs 8] [--steps 5] [--threads 1] [--minutes 70] [--again]
+    python benchmarks/gate_power.py --keep gate.jsonl [--trials 60] [--rounds 5] [--pairs 8] [--threads 1] [--minutes 70] [--again]
 
 A trial is what `mindrecipe bench --rounds` does: so many rounds, each a pair of new processes measured in turns, and one verdict. Here
 four processes take turns: A, A, B, B, where B's step takes 5 % longer, B has 10 % more memory and a learning rate 2 % higher. They make two
 rounds of identical recipes (A beside A, B beside B) and two of different ones (each A beside a B): twice as many for the same time, most
 of which is importing and compiling. Within a kind no two rounds share a process, and no two trials a round. Turns of a pair lie
 further apart than with two processes, and two more are held meanwhile: what bench does is no noisier than this. Its verdict is told
-metric by metric, and one injection does not touch the other's metrics. A process has one thread, and one is not held at a time: a core is left
-for whatever else the machine does. Processes that use all cores differ several times as much (--threads 2).
+metric by metric, and one injection does not touch the other's metrics. A process computes with one thread: a core is left for whatever
+else the machine does. Processes that use all of its cores differ several times as much (--threads 2).
 
 Rates are given with the exact 95 % interval (Clopper and Pearson), and the bound that is certain at 95 % on the side of the target.
 Targets: at most 5 % of the trials of identical recipes judged different in anything, at least 95 % of each injection caught by

@@ -5,8 +5,7 @@
 Three trainings take turns as in `mindrecipe bench`. In each of them the CPU time of every hook of the monitor is taken at every step
 (monitor_parts.py): the median of a hook over an undisturbed step (15th percentile) is its share, which other work on the machine hardly
 touches. Norms of layers are computed in the graph, from sums that clipping needs as well: clipping with them is compiled and timed,
-the least of many tries, over clipping alone. The turns themselves are told beside it, with their interval: they hold everything,
-and can't resolve a tenth of a per cent.
+the least of many tries, over clipping alone. What all of it does to the time of a step, threads too: monitor_wall.py.
 Targets: defaults below 0.3 % of a step, everything below 1 %. Two minutes of a quiet machine.
 """
 
@@ -97,9 +96,6 @@ def main() -> None:
         print(f"| **{side}** | {1e6 * sum(lines.values()):.0f} | **{100 * sum(lines.values()) / step:.3f} %** |")
     parts = {what: 1e6 * statistics.median(told[2]["spent"][what]) for what in ("outputs", "line", "by layer")}
     print("\nof the hooks of a step, with everything: " + ", ".join(f"{what} {took:.0f} us" for what, took in parts.items()))
-    for side in ("defaults", "everything"):
-        found = bootstrap.difference(sides["nothing"].blocks, sides[side].blocks, bootstrap.median, paired=True)
-        print(f"turns, {side} over nothing: {100 * found.value:+.1f} % ({100 * found.low:+.1f} to {100 * found.high:+.1f} %)")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """What the monitor adds to the time of a step, all in all: switched off and on again within one process.
 
-    python benchmarks/monitor_wall.py [--steps 16000]
+    python benchmarks/monitor_wall.py [--steps 9000]
 
 monitor_cost.py adds up the CPU time of the hooks. What a hook, a thread or a file does to the rest of a step is not in that sum, and two
 processes of one recipe differ by more than the monitor costs: so one training of a small step changes between nothing, the defaults
-and everything every six steps (switch_parts.py), and what is compared lies beside each other in one process. Told in microseconds
-a step with 95 % intervals (bootstrap over sixes of neighbouring blocks), and as a share of the 147 ms step that monitor_cost.py
-tells shares of. Ten minutes of a quiet machine.
+and everything every six steps (switch_parts.py), and what is compared lies beside each other in one process, on one of the cores. Told in
+microseconds a step with 95 % intervals (bootstrap over sixes of neighbouring blocks), and as a share of the 147 ms step that
+monitor_cost.py tells shares of. Five minutes of a quiet machine.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ import numpy as np
 
 from mindrecipe.judge.training import Training
 
-RECIPE = ("+model=llama2_tiny", "model.num_layers=1", "dataset.batch_size=4", "evaluate=off", "checkpoint=off", "monitor=full", "launch.threads_per_worker=1")
-SWITCHED = ("monitor.update_ratio_steps=null", "monitor.grad_groups=false", "monitor.usage_interval=null", "run.imports=[switch_parts]")
+RECIPE = ("+model=llama2_tiny", "model.num_layers=1", "dataset.batch_size=4", "launch.threads_per_worker=1", "evaluate=off")
+SWITCHED = (
+    *("monitor=full", "monitor.update_ratio_steps=null", "monitor.grad_groups=false", "monitor.usage_interval=null"),
+    *("checkpoint=off", "run.imports=[switch_parts]"),
+)
 SIX, DRAWS, STEP = 6, 4000, 147_000.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=16_000)
+    parser.add_argument("--steps", type=int, default=9_000)
     args = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent.resolve()), os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory() as name:
@@ -42,12 +45,16 @@ def main() -> None:
     sixes = [blocks[at : at + SIX] for at in range(0, len(blocks) - SIX, SIX)]  # the last one may be cut short
     draw = np.random.default_rng(0)
     print(f"{len(sixes)} sixes of blocks; a step of {1e3 * statistics.median(took for _, block in blocks for took in block):.1f} ms")
-    print("\n| over nothing | us a step | 95 % interval | share of a step of 147 ms |\n| --- | --- | --- | --- |")
+    print("\n| over nothing | us a step | of a step of 147 ms |\n| --- | --- | --- |")
     for state in ("defaults", "everything"):
         over = np.array([1e6 * (usual(six, state) - usual(six, "nothing")) for six in sixes])
         drawn = np.median(draw.choice(over, (DRAWS, len(over))), axis=1)
-        value, (low, high) = float(np.median(over)), np.percentile(drawn, [2.5, 97.5])
-        print(f"| {state} | {value:+.0f} | {low:+.0f} to {high:+.0f} | {100 * value / STEP:+.2f} % ({100 * low / STEP:+.2f} to {100 * high / STEP:+.2f} %) |")
+        found = [float(np.median(over)), *np.percentile(drawn, [2.5, 97.5])]
+        told = [
+            "{:+.0f} ({:+.0f} to {:+.0f})".format(*found),
+            "{:+.2f} % ({:+.2f} to {:+.2f} %)".format(*(100 * us / STEP for us in found)),
+        ]
+        print(f"| {state} | {' | '.join(told)} |")
 
 
 def usual(six: list[tuple[str, list[float]]], state: str) -> float:

@@ -35,9 +35,11 @@ class Sampling(threading.Thread):
 class Switch:
     def __init__(self, journal: Any) -> None:
         self.journal, self.on = journal, (journal._rank_steps, journal.also)
-        self.draw, self.order, self.state = random.Random(1), [], ""
+        self.draw = random.Random(1)
         self.sampling: Sampling | None = None
-        self.steps, self.last, self.blocks = -LEAST, 0.0, []  # type: ignore[var-annotated]
+        self.order: list[str] = []
+        self.blocks: list[tuple[str, list[float]]] = []
+        self.steps, self.last = -LEAST, 0.0
 
     def after_step(self) -> None:
         now = time.perf_counter()
@@ -52,26 +54,28 @@ class Switch:
         if not self.order:
             three = self.draw.sample(STATES, 3)
             self.order = [*three, *reversed(three)]
-        self.state = self.order.pop()
-        self.blocks.append((self.state, []))
+        state = self.order.pop()
+        self.blocks.append((state, []))
         if self.sampling is not None:
             self.sampling.over.set()
             self.sampling.join()
             self.sampling = None
-        self.journal._rank_steps = None if self.state == "nothing" else self.on[0]
-        self.journal.also = self.on[1] if self.state == "everything" else None
-        if self.state != "nothing":
+        self.journal._rank_steps = None if state == "nothing" else self.on[0]
+        self.journal.also = self.on[1] if state == "everything" else None
+        if state != "nothing":
             self.sampling = Sampling(self.journal)
             self.sampling.start()
 
 
-switches: dict[int, Switch] = {}
+switches: list[Switch] = []  # one, of the training that this process does
 step, end = callback.StepEnd.on_train_step_end, callback.StepEnd.on_train_end
 
 
 def after_step(self: Any, run_context: Any) -> None:
     step(self, run_context)
-    switches.setdefault(0, Switch(self._journal)).after_step()
+    if not switches:
+        switches.append(Switch(self._journal))
+    switches[0].after_step()
 
 
 def at_the_end(self: Any, run_context: Any) -> None:

@@ -1,5 +1,5 @@
-"""What really makes a run ill, registered with mindformers through run.imports: slow data, ragged data, a rank that sleeps,
-a host that does everything else as well."""
+"""What really makes a run ill, registered with mindformers through run.imports: slow data, ragged data, updates that are too large, a
+rank that sleeps, a host that does everything else as well."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 
 from mindformers.core.callback.callback import CheckpointMonitor
 from mindformers.tools.register import MindFormerModuleType, MindFormerRegister
+from mindspore import Tensor
 from mindspore import dataset as ds
 from mindspore.train import Callback
 
@@ -119,3 +120,25 @@ class Hindered(Callback):
             time.sleep(max(6.0, 25 * self.took(46, 59)) if step == 60 else 1.5 * self.took(2, 24))
         if step == 70:
             raise RuntimeError("ill on purpose")
+
+
+@MindFormerRegister.register(MindFormerModuleType.CALLBACK)
+class TooLarge(Callback):
+    """The updates of the given steps are ``times`` as large as the optimizer made them."""
+
+    def __init__(self, steps: list[int], times: float) -> None:
+        super().__init__()
+        self.steps, self.times = set(steps), times
+        self.before: list[Any] = []
+
+    @staticmethod
+    def weights(run_context: Any) -> Any:
+        return run_context.original_args().train_network.optimizer.parameters
+
+    def on_train_step_begin(self, run_context: Any) -> None:
+        step = run_context.original_args().cur_step_num
+        self.before = [weight.asnumpy().copy() for weight in self.weights(run_context)] if step in self.steps else []
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        for old, weight in zip(self.before, self.weights(run_context), strict=False):
+            weight.set_data(Tensor(old + self.times * (weight.asnumpy() - old)))

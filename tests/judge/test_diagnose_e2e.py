@@ -79,6 +79,13 @@ def test_a_learning_rate_that_is_too_high(tmp_path: Path) -> None:
         assert "optimizer.learning_rate=0.333333" in each.mend
 
 
+def test_updates_that_are_too_large(tmp_path: Path) -> None:
+    """A loss that jumps three times, and takes its time to fall."""
+    large = ("run.imports=[ill_parts]", "native.callbacks.TooLarge={steps: [60, 80, 100], times: 40}")
+    spikes = of(diagnose(run(tmp_path, *large, *THIN, "schedule=constant", steps=120)), "loss_spikes")
+    assert "optimizer.learning_rate=" in spikes.mend
+
+
 def test_shapes_that_change(tmp_path: Path) -> None:
     ragged = ("native.train_dataset.data_loader.type=RaggedMindDataset", "dataset.drop_remainder=false", "native.runner_config.epochs=4")
     again = of(diagnose(run(tmp_path, "run.imports=[ill_parts]", *ragged, *THIN, steps=26)), "recompilation")

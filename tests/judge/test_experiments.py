@@ -30,7 +30,7 @@ FAKE = Path(__file__).with_name("fake_train.py")
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "COMMAND", (sys.executable, str(FAKE)))
     for verb in ("bench", "grid", "ladder", "scale"):  # the stand-in's words are none of a recipe
-        monkeypatch.setattr(f"mindrecipe.cli.{verb}.require_readable", lambda trainings: None)
+        monkeypatch.setattr(f"mindrecipe.cli.{verb}.readable", lambda trainings: [])
     monkeypatch.setattr(identity, "identity_of", lambda words: {"config": "one", "versions": {"mindrecipe": "1"}})
     monkeypatch.setenv("PYTHONPATH", f"{FAKE.parents[2] / 'src'}:{FAKE.parent}")
 

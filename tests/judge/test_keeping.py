@@ -39,7 +39,7 @@ bench.turns([["x=a"], ["x=b"]], Path(sys.argv[1]), pairs=200, steps=5)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "COMMAND", (sys.executable, str(FAKE)))
     for verb in ("bench", "grid", "ladder", "scale"):
-        monkeypatch.setattr(f"mindrecipe.cli.{verb}.require_readable", lambda trainings: None)
+        monkeypatch.setattr(f"mindrecipe.cli.{verb}.readable", lambda trainings: [])
     monkeypatch.setattr(identity, "identity_of", lambda words: {"config": "one", "versions": {"mindrecipe": "1"}})
     monkeypatch.setenv("PYTHONPATH", f"{FAKE.parents[2] / 'src'}:{FAKE.parent}")
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mindrecipe.cli.console import stderr
-from mindrecipe.cli.experiment import require_readable
+from mindrecipe.cli.experiment import advise, readable
 from mindrecipe.cli.tables import make_folder, print_comparison, write_output
 from mindrecipe.errors import EXIT_OK
 from mindrecipe.judge import bench as measuring
@@ -59,12 +59,13 @@ def bench(
     tolerances = thresholds.parse(threshold or ())
     for name in metric or ():
         thresholds.require(name, f"--metric {name}", "--metric {}")
-    require_readable([words_of(a), words_of(b)])
+    sides = readable([words_of(a), words_of(b)])
     folder = output or Path("runs") / "bench" / time.strftime("%Y%m%d-%H%M%S")
     console = stderr()
     make_folder(folder)
     if rounds > 1:
         console.print(f"with -o {folder} the same command goes on where it was stopped")
+    advise(sides)
     found = measuring.rounds(words_of(a), words_of(b), folder, count=rounds, pairs=pairs, steps=steps, told=console.print)
     verdict = together(
         [compare_measured(each.a, each.b, tolerances, despite=DESPITE, only=metric or (), paired=True) for each in found], tolerances

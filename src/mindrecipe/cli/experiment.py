@@ -11,7 +11,7 @@ import typer
 
 from mindrecipe.cli.console import stderr
 from mindrecipe.cli.tables import print_table, write_output
-from mindrecipe.judge import tables
+from mindrecipe.judge import cores, tables
 from mindrecipe.judge.report.page import table_page
 from mindrecipe.judge.tables import Column
 from mindrecipe.run import Run
@@ -19,13 +19,19 @@ from mindrecipe.run import Run
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for scripts: numbers in base units.")]
 
 
-def require_readable(trainings: Sequence[Sequence[str]]) -> None:
+def readable(trainings: Sequence[Sequence[str]]) -> list[Run]:
     """UserErrors for words that no training could read (an unknown key, a value that is none), before any of them is started.
 
     What the rules say of a training is left to it: a combination that can't be is a row of the table.
     """
-    for words in trainings:
-        Run.from_overrides(list(words))
+    return [Run.from_overrides(list(words)) for words in trainings]
+
+
+def advise(trainings: Sequence[Run]) -> None:
+    """Tell, before they are measured in turns, what would make their speeds surer."""
+    said = cores.advice([run.derived for run in trainings], max((run.machine.cores for run in trainings), default=1))
+    if said is not None:
+        stderr().print(said)
 
 
 def finish(

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mindrecipe.cli.console import stderr
-from mindrecipe.cli.experiment import AsJson, finish, require_readable
+from mindrecipe.cli.experiment import AsJson, finish, readable
 from mindrecipe.judge.experiments import grid as experiment
 from mindrecipe.judge.experiments.cells import folder_of
 from mindrecipe.judge.report import svg
@@ -39,7 +39,7 @@ def grid(
       mindrecipe grid +recipe=tiny_cpu batch_size=1,2 --steps 5 --warm-up 2
       mindrecipe grid +model=llama2_tiny batch_size=1,2,4 seq_length=128,256,512 dtype=float32,float16
     """
-    require_readable(experiment.each_value(*experiment.trainings_of(words)))
+    readable(experiment.each_value(*experiment.trainings_of(words)))
     folder = output or folder_of("grid", [*words, str(steps), str(warm_up)])
     found = experiment.measure(words, folder, warm_up=warm_up, steps=steps, told=stderr().print)
     maps = experiment.maps(found)

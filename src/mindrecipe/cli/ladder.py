@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mindrecipe.cli.console import stderr
-from mindrecipe.cli.experiment import AsJson, finish, require_readable
+from mindrecipe.cli.experiment import AsJson, advise, finish, readable
 from mindrecipe.cli.tables import make_folder
 from mindrecipe.errors import UserError
 from mindrecipe.judge import thresholds
@@ -48,9 +48,10 @@ def ladder(
         raise UserError("a ladder needs something to vary", mend='vary="amp=O0,O2; recompute=none,attention"')
     vary, shared = experiment.variables("; ".join(asked)), [word for word in words if not word.startswith("vary=")]
     best = experiment.baseline_of(shared, vary)
-    require_readable([best, *(with_words(best, f"{key}={value}") for key, values in vary.items() for value in values[1:])])
+    trainings = readable([best, *(with_words(best, f"{key}={value}") for key, values in vary.items() for value in values[1:])])
     folder = output or folder_of("ladder", [*words, str(pairs), str(steps)])
     make_folder(folder)
+    advise(trainings)
     baseline, rungs = experiment.climb(
         shared, vary, folder, tolerances=thresholds.parse(threshold or ()), rounds=rounds, pairs=pairs, steps=steps, told=stderr().print
     )

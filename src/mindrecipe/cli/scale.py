@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mindrecipe.cli.console import stderr
-from mindrecipe.cli.experiment import AsJson, finish, require_readable
+from mindrecipe.cli.experiment import AsJson, finish, readable
 from mindrecipe.errors import UserError
 from mindrecipe.judge.experiments import scale as experiment
 from mindrecipe.judge.experiments.cells import folder_of
@@ -43,7 +43,7 @@ def scale(
     if not counts or min(counts) < 1:
         raise UserError(f"{asked[0]}: numbers of ranks are asked for", mend="workers=1,2")
     shared = [word for word in words if not word.startswith("workers=")]
-    require_readable([shared])
+    readable([shared])
     points = experiment.measure(shared, folder, workers=counts, batch=batch, warm_up=warm_up, steps=steps, told=stderr().print)
     columns, rows = experiment.table(points)
     finish(folder, "scaling", columns, rows, as_json=as_json)

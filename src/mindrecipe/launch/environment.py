@@ -41,12 +41,17 @@ def additions(plan: LaunchPlan, inherited: Mapping[str, str] = os.environ) -> di
     added: dict[str, str] = {}
     threads = plan.threads_per_worker
     if threads is None and plan.device_target == "CPU" and "OMP_NUM_THREADS" not in inherited:
-        threads = max(1, len(os.sched_getaffinity(0)) // plan.devices_per_node)
+        threads = threads_of_each(plan.devices_per_node)
     if threads is not None:
         added["OMP_NUM_THREADS"] = str(threads)
     added.update(plan.variables)
     added.update({key: str(value) for key, value in plan.env.items() if value is not None})
     return added
+
+
+def threads_of_each(ranks: int) -> int:
+    """What each of ``ranks`` on this host computes with on CPU where nobody has said it: this process's cores, shared."""
+    return max(1, len(os.sched_getaffinity(0)) // ranks)
 
 
 def always(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
