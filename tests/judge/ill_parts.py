@@ -124,11 +124,11 @@ class Hindered(Callback):
 
 @MindFormerRegister.register(MindFormerModuleType.CALLBACK)
 class TooLarge(Callback):
-    """The updates of the given steps are ``times`` as large as the optimizer made them."""
+    """The updates of the given ``steps`` are as many ``times`` as large as the optimizer made them."""
 
-    def __init__(self, steps: list[int], times: float) -> None:
+    def __init__(self, steps: list[int], times: list[float]) -> None:
         super().__init__()
-        self.steps, self.times = set(steps), times
+        self.times = dict(zip(steps, times, strict=True))
         self.before: list[Any] = []
 
     @staticmethod
@@ -137,8 +137,9 @@ class TooLarge(Callback):
 
     def on_train_step_begin(self, run_context: Any) -> None:
         step = run_context.original_args().cur_step_num
-        self.before = [weight.asnumpy().copy() for weight in self.weights(run_context)] if step in self.steps else []
+        self.before = [weight.asnumpy().copy() for weight in self.weights(run_context)] if step in self.times else []
 
     def on_train_step_end(self, run_context: Any) -> None:
-        for old, weight in zip(self.before, self.weights(run_context), strict=False):
-            weight.set_data(Tensor(old + self.times * (weight.asnumpy() - old)))
+        step = run_context.original_args().cur_step_num
+        for old, weight in zip(self.before, self.weights(run_context) if self.before else (), strict=True):
+            weight.set_data(Tensor(old + self.times[step] * (weight.asnumpy() - old)))
