@@ -12,7 +12,7 @@ from mindrecipe.data.spec import DataFacts, DataSpec
 from mindrecipe.derive import Derived
 from mindrecipe.errors import UserError
 
-__all__ = ["Progress", "cache_dir", "data_spec", "prepare"]
+__all__ = ["Progress", "cache_dir", "data_spec", "fingerprint", "prepare"]
 
 
 def data_spec(derived: Derived) -> DataSpec:
@@ -44,6 +44,11 @@ def prepare(derived: Derived, on_progress: Callable[[Progress], None]) -> DataFa
             mend="dataset=mindrecord or dataset=text with dataset.files; or `mindrecipe export`, and stock mindformers",
         )
     return api.prepare(data_spec(derived), on_progress)
+
+
+def fingerprint(derived: Derived) -> str | None:
+    """What :func:`prepare`'s facts are called by, without building anything; None for what mindformers' own loaders read."""
+    return None if derived.config.dataset.source == "native" else api.fingerprint(data_spec(derived))
 
 
 def cache_dir(given: str | None) -> str:

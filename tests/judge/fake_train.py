@@ -1,7 +1,9 @@
-"""Stands in for `train`: a run directory with real times of steps that only compute. Words: fake.slow, fake.fail, fake.memory, fake.deaf."""
+"""Stands in for `train`: a run directory with real times of steps that only compute. Words: fake.slow, fake.fail, fake.memory,
+fake.deaf, fake.data (a file whose hash is that of its data)."""
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import sys
 import time
@@ -29,7 +31,8 @@ def main() -> int:
     batch = int(words.get("dataset.batch_size", "8"))
     ranks = int(words.get("launch.workers", "1"))
     tokens = 128 * batch * ranks
-    make(path, [], derived={"tokens_per_step": tokens, "total_steps": total})
+    data = hashlib.sha256(Path(words["fake.data"]).read_bytes()).hexdigest() if "fake.data" in words else "abc"
+    make(path, [], derived={"tokens_per_step": tokens, "total_steps": total}, lock={"dataset_hash": data})
     (path / "summary.json").unlink()
     records, began = [], time.perf_counter()
     for record in steps(total):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import resource
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -198,6 +199,43 @@ def test_a_baseline_is_what_was_recorded(tmp_path: Path) -> None:
     assert baseline.open_side(f"{file}:one").name == "one" and baseline.open_side(str(file)).name == "two"
     assert baseline.open_side("one", file).name == "one"
     assert isinstance(Measured.from_dict(json.loads(json.dumps(measure(run).as_dict()))), Measured)
+
+
+def test_a_line_without_an_end_is_not_written_onto(tmp_path: Path) -> None:
+    run, file = run_of(tmp_path, steps(400, seed=1)), tmp_path / "baselines.jsonl"
+    baseline.record(run, file, name="one", tolerances={})
+    file.write_bytes(file.read_bytes().rstrip(b"\n"))  # as some editors save it
+    baseline.record(run, file, name="two", tolerances={})
+    assert [kept.name for kept in baseline.read(file)] == ["one", "two"] and file.read_bytes().count(b"\n") == 2
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_full_disk_leaves_no_half_line(kept: int, tmp_path: Path) -> None:
+    run, file = run_of(tmp_path, steps(400, seed=1)), tmp_path / "baselines.jsonl"
+    for _ in range(kept):
+        baseline.record(run, file, name="one", tolerances={})
+    before = file.read_bytes() if kept else b""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100, hard))  # a write ends there: the next one fails
+    try:
+        with pytest.raises(UserError, match="can't write"):
+            baseline.record(run, file, name="two", tolerances={})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert file.exists() == bool(kept) and (not kept or file.read_bytes() == before)
+    baseline.record(run, file, name="two", tolerances={})
+    assert len(baseline.read(file)) == kept + 1
+
+
+def test_a_name_that_is_neither_a_run_nor_a_baseline(here: Path, mindrecipe: Callable[..., Any]) -> None:
+    make(here / "runs/tiny/aaa", steps(400, seed=1), events=TRAIN, samples=QUIET)
+    done = mindrecipe("compare", "nightyl", "last")
+    assert done.code == 2 and "there is no run nightyl" in done.err and "there is no baselines.jsonl" in done.err
+    assert "runs/tiny/aaa" not in done.err, "not the very run that is to be judged"
+    assert mindrecipe("baseline", "record", "last", "--name", "nightly").code == 0
+    done = mindrecipe("compare", "nightyl", "last")
+    assert done.code == 2 and "baselines.jsonl has nightly" in done.err and "mend: nightly" in done.err
+    assert mindrecipe("compare", "nightly", "aab").err.splitlines()[-1].endswith("mend: aaa")
 
 
 def test_faults_of_baselines(tmp_path: Path) -> None:

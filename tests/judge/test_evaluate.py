@@ -87,5 +87,7 @@ def test_only_the_data_can_be_another(here: Path) -> None:
     recorded = Recorded(make(here / "run", steps(5)))
     with pytest.raises(UserError, match="only its data can be another"):
         judging._data(recorded, ["optimizer.learning_rate=1"], print)
+    with pytest.raises(UserError, match="part of a data set"):
+        judging._data(recorded, ["dataset.files=[b.txt]"], print)
     with pytest.raises(UserError, match="no held-out data"):
         judging._data(recorded, [], print)

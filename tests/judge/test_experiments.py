@@ -31,7 +31,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "COMMAND", (sys.executable, str(FAKE)))
     for verb in ("bench", "grid", "ladder", "scale"):  # the stand-in's words are none of a recipe
         monkeypatch.setattr(f"mindrecipe.cli.{verb}.readable", lambda trainings: [])
-    monkeypatch.setattr(identity, "identity_of", lambda words: {"config": "one", "versions": {"mindrecipe": "1"}})
+    monkeypatch.setattr(identity, "identity_of", lambda words: {"config": "one", "data": "abc", "versions": {"mindrecipe": "1"}})
     monkeypatch.setenv("PYTHONPATH", f"{FAKE.parents[2] / 'src'}:{FAKE.parent}")
 
 
@@ -166,6 +166,31 @@ def test_words_that_no_training_can_read_are_told_before_any_is_started(
     monkeypatch.setattr(training, "COMMAND", ("/nonexistent",))
     done = mindrecipe(*words)
     assert done.code == 2 and "mend:" in done.err and not list(here.rglob("*.log")), done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "mend"),
+    [
+        (("batch_size=1,2", "batch_size=2,4"), "batch_size=1,2,4"),
+        (("batch_size=1,2", "dataset.batch_size=4,8"), "leave out batch_size=1,2"),
+        (("batch_size=1,2", "+dataset.batch_size=4"), "leave out +dataset.batch_size=4"),
+        (("amp=O2", "dtype=float32,float16"), "leave out amp=O2"),
+    ],
+)
+def test_a_knob_of_a_grid_is_given_once(words: tuple[str, ...], mend: str) -> None:
+    with pytest.raises(UserError, match="twice") as fault:
+        grid.axes_of(["+recipe=tiny_cpu", *words])
+    assert fault.value.mend == mend
+    axes, shared = grid.axes_of(["+recipe=tiny_cpu", "amp=O0,O1", "amp.dtype=float16", "batch_size=4"])
+    assert axes == {"amp": ["O0", "O1"]} and shared[1:] == ["amp.dtype=float16", "dataset.batch_size=4"]
+
+
+@pytest.mark.parametrize(
+    ("word", "mend"), [("workers=4", "workers=1,2"), ("dataset.batch_size=4", "--batch"), ("+launch.workers=2", "workers=1,2")]
+)
+def test_what_scaling_would_not_read(word: str, mend: str, here: Path, mindrecipe: Callable[..., Any]) -> None:
+    done = mindrecipe("scale", "x=y", "workers=1,2", word)
+    assert done.code == 2 and word in done.err and f"mend: {mend}" in done.err and not list(here.iterdir())
 
 
 def test_scaling_against_the_ideal(here: Path, mindrecipe: Callable[..., Any]) -> None:

@@ -40,7 +40,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "COMMAND", (sys.executable, str(FAKE)))
     for verb in ("bench", "grid", "ladder", "scale"):
         monkeypatch.setattr(f"mindrecipe.cli.{verb}.readable", lambda trainings: [])
-    monkeypatch.setattr(identity, "identity_of", lambda words: {"config": "one", "versions": {"mindrecipe": "1"}})
+    monkeypatch.setattr(identity, "identity_of", lambda words: {"config": "one", "data": "abc", "versions": {"mindrecipe": "1"}})
     monkeypatch.setenv("PYTHONPATH", f"{FAKE.parents[2] / 'src'}:{FAKE.parent}")
 
 
@@ -161,7 +161,7 @@ def test_what_was_kept_of_another_configuration_is_measured_again(
     for words in (cells, sides):
         assert mindrecipe(*words).code != 2 and "again" not in mindrecipe(*words).err
     first = set(here.rglob("lock.json"))
-    monkeypatch.setattr(identity, "identity_of", lambda words: {"config": "x=2" in words, "versions": {"mindrecipe": "2"}})
+    monkeypatch.setattr(identity, "identity_of", lambda words: {"config": "x=2" in words, "data": "abc", "versions": {"mindrecipe": "2"}})
     done = mindrecipe(*cells, "--json")
     assert done.code == 0 and done.err.count("is measured again") == 2 and "mindrecipe 1, now 2" in done.err.replace("\n", " ")
     assert mindrecipe(*sides).err.count("is measured again") == 1
@@ -182,7 +182,7 @@ def test_a_recipe_that_is_edited_between_two_rounds(tmp_path: Path) -> None:
 def test_an_edit_that_is_taken_back_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each round is kept as what its words made when it began, not when the call did."""
     made = iter(["old", "old", "new", "new", *["old"] * 8])
-    monkeypatch.setattr(identity, "identity_of", lambda words: {"config": next(made), "versions": {}})
+    monkeypatch.setattr(identity, "identity_of", lambda words: {"config": next(made), "data": "abc", "versions": {}})
     told: list[str] = []
     for _ in range(2):
         bench.rounds(["x=1"], ["x=1"], tmp_path / "one", count=2, pairs=5, steps=1, told=told.append)
@@ -201,10 +201,11 @@ def test_the_identity_is_of_what_the_words_make(here: Path, monkeypatch: pytest.
     for rate in ("0.001", "0.002"):
         recipe.write_text(f"# @package _global_\ndefaults:\n  - override /model: llama2_tiny\noptimizer:\n  learning_rate: {rate}\n")
         kept.append(identity.identity_of(["+recipe=mine"]))
-    assert identity.changed(kept[0], kept[0]) is None and kept[0]["versions"]["mindspore"]
-    assert "the same words made another configuration" in str(identity.changed(kept[0], kept[1]))
+    data = kept[0]["data"]
+    assert identity.changed(kept[0], kept[0], data) is None and kept[0]["versions"]["mindspore"]
+    assert "the same words made another configuration" in str(identity.changed(kept[0], kept[1], data))
     assert kept[0] == {**identity.identity_of(["optimizer.learning_rate=0.001", "+recipe=mine", "run.name=other"])}
-    assert identity.changed(None, kept[0]) is not None
+    assert identity.changed(None, kept[0], data) is not None
 
 
 def test_tables_for_programs_have_base_units(here: Path, mindrecipe: Callable[..., Any]) -> None:

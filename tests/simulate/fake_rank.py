@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))  # a rank's current folder, and its script's, are no place for libraries
+
 import simulation_samples as samples
 
 from mindrecipe.measure import holdings
@@ -16,7 +18,7 @@ from mindrecipe.measure.record import event, to_line
 def main() -> int:
     run, rank, fake = Path(sys.argv[1]), int(os.environ["RANK_ID"]), os.environ.get("FAKE", "")
     assert os.environ["MS_SIMULATION_LEVEL"] == "1"
-    assert "MS_WORKER_NUM" not in os.environ
+    assert "MS_WORKER_NUM" not in os.environ and os.environ["PYTHONSAFEPATH"] == "1"
     events = (run / "logs" / f"rank_{rank}.events.jsonl").open("a")
     events.write(to_line(event("compile", rank, os.getpid())))
     events.flush()

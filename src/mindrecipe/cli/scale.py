@@ -12,6 +12,10 @@ from mindrecipe.cli.experiment import AsJson, finish, readable
 from mindrecipe.errors import UserError
 from mindrecipe.judge.experiments import scale as experiment
 from mindrecipe.judge.experiments.cells import folder_of
+from mindrecipe.judge.training import key_of
+
+#: knobs that differ from one training to the next, and how they are asked for
+_SET = {"dataset.batch_size": "--batch", "launch.workers": "workers=1,2"}
 
 
 def scale(
@@ -42,7 +46,12 @@ def scale(
         counts = []
     if not counts or min(counts) < 1:
         raise UserError(f"{asked[0]}: numbers of ranks are asked for", mend="workers=1,2")
+    if len(asked) > 1:
+        raise UserError(f"{asked[1]}: workers are named twice", mend=asked[0])
     shared = [word for word in words if not word.startswith("workers=")]
+    for word in shared:
+        if (mend := _SET.get(key_of(word) or "")) is not None:
+            raise UserError(f"{word} has no effect: each training has its own", mend=mend)
     readable([shared])
     points = experiment.measure(shared, folder, workers=counts, batch=batch, warm_up=warm_up, steps=steps, told=stderr().print)
     columns, rows = experiment.table(points)

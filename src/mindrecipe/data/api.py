@@ -26,7 +26,18 @@ from mindrecipe.errors import EXIT_USAGE, UserError
 
 OnProgress = Callable[[Progress], None]
 
-__all__ = ["OnProgress", "Progress", "build", "cache_key", "check", "inspect_mindrecord", "lookup", "prepare", "resolve_files"]
+__all__ = [
+    "OnProgress",
+    "Progress",
+    "build",
+    "cache_key",
+    "check",
+    "fingerprint",
+    "inspect_mindrecord",
+    "lookup",
+    "prepare",
+    "resolve_files",
+]
 
 TRACEBACK_LINES = 30
 STOP_SECONDS = 5.0
@@ -58,6 +69,11 @@ def lookup(spec: DataSpec, on_progress: OnProgress | None = None) -> DataFacts |
     if spec.source == "mindrecord":
         return _inspect(spec)
     return read_entry(spec.cache_dir, cache_key(spec, on_progress))
+
+
+def fingerprint(spec: DataSpec) -> str:
+    """That of the facts the data set has or would have, without building it. UserError for files that are missing or no text."""
+    return _inspect(spec).fingerprint if spec.source == "mindrecord" else cache_key(spec)
 
 
 def check(spec: DataSpec) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 
 from mindrecipe.checkpoints.find import Checkpoint, find, trusted
+from mindrecipe.config.overrides import plain
 from mindrecipe.drill.small_disk import SmallDisk
 from mindrecipe.errors import EXIT_OK
 from mindrecipe.launch.processes import die_with
@@ -39,7 +40,7 @@ class Job:
     def __init__(self, words: list[str], base: Path, patience: float, disk: SmallDisk | None = None) -> None:
         self.base = base
         self.disk = disk
-        self._words = [*words, f"run.dir={base}", "checkpoint.resume=auto"]
+        self._words = [*words, f"run.dir={plain(str(base))}", "checkpoint.resume=auto"]
         self.patience = patience
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mindrecipe.config.keys import nearest_word
 from mindrecipe.errors import UserError
 from mindrecipe.judge.measured import Measured, measure
-from mindrecipe.judge.recorded import Recorded, is_run, open_run
+from mindrecipe.judge.recorded import Recorded, find_runs, is_run, open_run
 
 SCHEMA = 1
 DEFAULT_FILE = Path("baselines.jsonl")
@@ -41,11 +44,27 @@ def record(run: Recorded, file: Path, *, name: str | None, tolerances: Mapping[s
     )
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a", encoding="utf-8") as lines:
-            lines.write(line + "\n")
+        _append(file, line)
     except OSError as fault:
         raise UserError(f"can't write {file}: {fault.strerror}", mend="--file <a file in a folder of yours>") from fault
     return made
+
+
+def _append(file: Path, line: str) -> None:
+    """A line of its own, also after a last one that an editor has left without an end; on a full disk the file stays as it was."""
+    new = not file.exists()
+    ends = new or file.read_bytes()[-1:] in (b"", b"\n")
+    with file.open("ab", buffering=0) as lines:
+        size, left = lines.tell(), memoryview(f"{line}\n".encode() if ends else f"\n{line}\n".encode())
+        try:
+            while left:
+                left = left[lines.write(left) :]
+            os.fsync(lines.fileno())
+        except OSError:
+            os.ftruncate(lines.fileno(), size)
+            if new:
+                file.unlink()
+            raise
 
 
 def read(file: Path) -> list[Baseline]:
@@ -86,11 +105,26 @@ def open_side(text: str, file: Path = DEFAULT_FILE) -> Baseline:
         if not Path(path).is_file():
             raise UserError(f"there is no baseline file {path}", mend="mindrecipe baseline record RUN --file " + path)
         return _named(read(Path(path)), name if colon else None, Path(path))
-    if file.is_file():
-        known = read(file)
-        if any(baseline.name == text for baseline in known):
-            return _named(known, text, file)
-    return _of_run(open_run(text))
+    known = read(file) if file.is_file() else []
+    if any(baseline.name == text for baseline in known):
+        return _named(known, text, file)
+    try:
+        run = open_run(text)
+    except UserError as fault:
+        if text == "last" or Path(text).exists():  # it can't be meant for a baseline
+            raise
+        raise _neither(text, known, file) from fault
+    return _of_run(run)
+
+
+def _neither(text: str, known: Sequence[Baseline], file: Path) -> UserError:
+    """The newest run, which is what there is in place of a run, would be compared with itself where the name is a baseline's."""
+    names = list(dict.fromkeys(baseline.name for baseline in known))
+    has = f"{file} has {', '.join(names) or 'none'}" if file.is_file() else f"there is no {file}"
+    runs = [run.path.name for run in find_runs(Path("runs"))]
+    near = nearest_word(text, [*names, *runs], 1)
+    other = f"mindrecipe baseline record RUN --name {shlex.quote(text)}, or --file <the file that has it>"
+    return UserError(f"there is no run {text}, and no baseline of that name: {has}", mend=near[0] if near else other)
 
 
 def _of_run(run: Recorded) -> Baseline:

@@ -56,14 +56,14 @@ def rounds(
     told: Callable[[str], None] = lambda _: None,
 ) -> list[Benched]:
     """``count`` rounds, each of new processes, below ``folder``. Those that it has of an earlier call are not measured again, unless
-    the same words make another configuration by now, or versions are others: that is told. UserError where they are of other words, or
-    another process measures there.
+    the same words make another configuration or data set by now, or versions are others: that is told. UserError where they are of other
+    words, or another process measures there.
     """
     asked = {"a": list(a), "b": list(b), "pairs": pairs, "steps": steps}
     with claimed(folder):
         found = []
         for number in range(1, count + 1):
-            made_of = {"a": identity.identity_of(a), "b": identity.identity_of(b)}  # each time: a recipe may be edited meanwhile
+            made_of = {"a": identity.identity_of(a), "b": identity.identity_of(b)}  # each time: recipes and texts may be edited meanwhile
             kept, runs = folder / f"round{number}.json", folder / f"round{number}"
             raw = _kept(kept, runs, asked, made_of, told)
             if raw is None:
@@ -82,7 +82,7 @@ def rounds(
 
 
 def _require_one(folder: Path, found: Sequence[Benched]) -> None:
-    """UserError where a recipe was edited between two rounds."""
+    """UserError where a recipe or a text was edited between two rounds of this call; the next one measures anew what is of the old."""
     made = [[(side.identity.config_hash, side.identity.data) for side in (each.a, each.b)] for each in found]
     for number, other in enumerate(made, 1):
         if other != made[0]:
@@ -103,7 +103,8 @@ def _kept(
     if raw["asked"] != asked:
         raise UserError(f"{kept} is of another comparison: {_asked(raw['asked'])}, not {_asked(asked)}", mend="another --output")
     was = raw.get("made_of") or {}
-    other = [f"{side.upper()}: {why}" for side, now in made_of.items() if (why := identity.changed(was.get(side), now)) is not None]
+    why = {side: identity.changed(was.get(side), now, raw[side]["identity"]["data"]) for side, now in made_of.items()}
+    other = [f"{side.upper()}: {changed}" for side, changed in why.items() if changed is not None]
     if not other:
         return raw
     told(f"{kept} is measured again: {'; '.join(other)}")

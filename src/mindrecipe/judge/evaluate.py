@@ -135,21 +135,9 @@ def _data(run: Recorded, overrides: Sequence[str], told: Callable[[str], None]) 
             what = f"its held-out data is gone: {missing[0]}" if missing else "it has no held-out data"
             raise UserError(f"{run.path}: {what}", mend="mindrecipe evaluate RUN dataset=stdlib, or dataset=text with dataset.files")
         return files, str(facts.get("fingerprint"))
-    from mindrecipe.run import Run
+    from mindrecipe.judge.other_data import prepared  # Hydra: who names no other data need not wait for it
 
-    wrong = [word for word in overrides if not word.lstrip("+").startswith("dataset")]
-    if wrong:
-        raise UserError(
-            f"{wrong[0]}: an evaluation takes the run as it was; only its data can be another", mend="dataset=... or dataset.KEY=..."
-        )
-    words = [word for word in run.lock.get("command", ()) if not word.lstrip("+").startswith(("dataset", "run.dir", "checkpoint"))]
-    tokenizer = facts.get("tokenizer")
-    if tokenizer and not any(word.startswith("dataset.tokenizer") for word in overrides):
-        words.append(f"dataset.tokenizer={tokenizer}")
-    prepared = Run.from_overrides([*words, *overrides]).prepare(lambda progress: told(f"data: {progress.phase}"))
-    dataset = prepared.derived.dataset
-    if dataset is None or not dataset.heldout_files:
-        raise UserError("this data set has no held-out split", mend="dataset.heldout_files=[...] or dataset.heldout_fraction=0.5")
+    dataset = prepared(run, overrides, told)
     return list(dataset.heldout_files), dataset.fingerprint
 
 
@@ -169,7 +157,8 @@ def _new_folder(root: Path) -> Path:
 
 def _work(run: Recorded, folder: Path) -> dict[str, Any]:
     log = folder / "rank_0.log"
-    environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    # `python -m` would look for libraries in the current folder first: worker/environment.py puts it last
+    environ = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
     source = str(Path(mindrecipe.__file__).resolve().parents[1])
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), source]))
     command = [sys.executable, "-m", "mindrecipe.worker.evaluation", str(run.path), str(folder / "request.json")]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from mindrecipe.config.overrides import plain
 from mindrecipe.errors import UserError
 from mindrecipe.judge.recorded import SUMMARY, Recorded
 from mindrecipe.launch.processes import die_with
@@ -27,15 +28,36 @@ COMMAND = (sys.executable, "-c", "from mindrecipe.cli.train import main; main()"
 
 def words_of(text: str) -> list[str]:
     """Overrides in one argument ("+model=llama2_tiny amp=O2"), or the name of a recipe."""
-    words = shlex.split(text)
+    try:
+        words = shlex.split(text)
+    except ValueError as fault:
+        raise UserError(f"{text!r} can't be cut into words: a quote in it is not closed", mend=_closed(text)) from fault
     return words if any("=" in word for word in words) else [f"+recipe={word}" for word in words]
+
+
+def _closed(text: str) -> str:
+    """What to type where a quote in ``text`` was meant as a letter."""
+    for letters in ("'", '"', "'\""):
+        escaped = re.sub(f"[{letters}]", lambda found: f"\\{found[0]}", text)
+        try:
+            shlex.split(escaped)
+        except ValueError:
+            continue
+        shown = shlex.quote(escaped) if re.search(r'["$`!]', escaped) else f'"{escaped}"'
+        return f"close it; one that is a letter stands behind a backslash: {shown}"
+    return "close it, and leave out the backslash at the end"
 
 
 def with_words(words: Sequence[str], *more: str) -> list[str]:
     """``words`` with ``more`` over them: what is said again replaces what was said."""
-    key = re.compile(r"\+*([^=]+)=")
-    given = {match.group(1) for word in more if (match := key.match(word))}
-    return [*(word for word in words if not ((match := key.match(word)) and match.group(1) in given)), *more]
+    given = {key for word in more if (key := key_of(word)) is not None}
+    return [*(word for word in words if key_of(word) not in given), *more]
+
+
+def key_of(word: str) -> str | None:
+    """The key of "key=value", whatever its prefix; None for what is none."""
+    match = re.match(r"\+*([^=]+)=", word)
+    return None if match is None else match[1]
 
 
 class Training:
@@ -50,9 +72,10 @@ class Training:
         self.log = path.with_name(f"{path.name}.log")
         self._steps = LineTail(path / "metrics.jsonl")
         path.parent.mkdir(parents=True, exist_ok=True)
+        line = [*COMMAND, *with_words(self.words, f"run.dir={plain(str(path))}", "monitor.console=plain")]
+        safe = {**os.environ, "PYTHONSAFEPATH": "1"}  # `python -c` would look for libraries in the current folder first
         with self.log.open("wb") as log:
-            line = [*COMMAND, *with_words(self.words, f"run.dir={path}", "monitor.console=plain")]
-            self._process = psutil.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with(os.getpid()))
+            self._process = psutil.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=safe, preexec_fn=die_with(os.getpid()))
 
     def new_steps(self) -> list[StepRecord]:
         """Steps recorded since the last call."""

@@ -76,6 +76,7 @@ def environment(job: Job, rank: int, stand_in: StandIn, run_id: str, inherited: 
     kept["PYTHONPATH"] = os.pathsep.join(path for path in (kept.get("PYTHONPATH"), ours, *stand_in.python) if path)
     kept |= {key: str(value) for key, value in job.env.items() if value is not None}
     return kept | {
+        "PYTHONSAFEPATH": "1",  # as of a real rank: the current folder is no place for libraries
         "PYTHONUNBUFFERED": "1",
         "MS_SIMULATION_LEVEL": LEVEL,
         "RANK_ID": str(rank),

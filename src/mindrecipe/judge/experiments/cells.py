@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mindrecipe.errors import UserError
+from mindrecipe.errors import UserError, UserErrors
 from mindrecipe.judge import identity
 from mindrecipe.judge.keeping import set_aside
 from mindrecipe.judge.recorded import Recorded
@@ -54,20 +54,23 @@ def folder_of(kind: str, words: Sequence[str], root: Path = Path("runs")) -> Pat
 
 def measure_cell(words: Sequence[str], folder: Path, *, warm_up: int, steps: int, told: Callable[[str], None] = lambda _: None) -> Cell:
     """Train ``words`` for ``warm_up`` and ``steps`` measured steps in a process of its own, below ``folder``; what completed there before
-    is not run again, as long as its words still make the same configuration, and versions are the same. A training that fails is a cell
-    with a fault. UserError where a training of another process still runs there.
+    is not run again, as long as its words still make the same configuration and data set, and versions are the same. A training that
+    fails is a cell with a fault, so is a completed one whose words can't be trained any more. UserError where a training of another
+    process still runs there.
     """
     whole = with_words([*FEW, *words], f"schedule.total_steps={warm_up + steps}")
     path = folder.absolute() / hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:10]
     made_of = path.with_name(f"{path.name}.identity.json")
+    run = finished(path)
     try:
         now: identity.Identity | None = identity.identity_of(whole)
-    except UserError:  # a combination that can't be: its training says so
-        now = None
-    run = finished(path)
+    except UserError as fault:
+        if run is not None:  # it is kept: a file may be there again tomorrow
+            return Cell(words=tuple(words), fault=reason(fault))
+        now = None  # a combination that can't be: its training says so
     if run is not None and now is not None:
         was = json.loads(made_of.read_text(encoding="utf-8")) if made_of.is_file() else None
-        if (why := identity.changed(was, now)) is not None:
+        if (why := identity.changed(was, now, run.lock.get("dataset_hash"))) is not None:
             told(f"{shlex.join(words)} is measured again: {why}")
             set_aside(path, "stale")
             run = None
@@ -100,6 +103,8 @@ def of_run(run: Recorded, words: Sequence[str], warm_up: int) -> Cell:
 
 def reason(fault: UserError) -> str:
     """Why a training failed, in the one line of what it said that tells most."""
+    if isinstance(fault, UserErrors):
+        return reason(fault.faults[0])
     said = [line for line in fault.what.splitlines()[1:] if line.strip()] or [fault.what]
     return next((line for line in said if "error" in line.lower()), said[-1]).strip()[:160]
 

@@ -12,7 +12,7 @@ from mindrecipe.errors import UserError
 from mindrecipe.judge.experiments.cells import Cell, measure_cell, values_of
 from mindrecipe.judge.keeping import claimed
 from mindrecipe.judge.tables import Column
-from mindrecipe.judge.training import with_words
+from mindrecipe.judge.training import key_of, with_words
 from mindrecipe.measure.view import text
 
 #: short names of the knobs that a grid is mostly of
@@ -53,18 +53,34 @@ class Transition:
 
 
 def axes_of(words: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """Axes (words with several values), and the words that all cells share. UserError without an axis."""
-    axes, shared = {}, []
+    """Axes (words with several values), and the words that all cells share. UserError without an axis, and where a knob is given twice:
+    one of the two would count for nothing."""
+    axes: dict[str, list[str]] = {}
+    shared: list[str] = []
     for word in words:
         found = values_of(word)
         if found is None:
             key, equals, value = word.partition("=")
             shared += _words_of(key, value) if equals and key in (*SHORT, "dtype") else [word]
+        elif found[0] in axes:
+            values = dict.fromkeys([*axes[found[0]], *found[1]])
+            raise UserError(f"a grid has {found[0]} twice", where=word, mend=f"{found[0]}={','.join(values)}")
         else:
             axes[found[0]] = found[1]
     if not axes:
         raise UserError("a grid needs a knob with several values", mend="mindrecipe grid +recipe=tiny_cpu batch_size=1,2,4")
+    _require_apart(axes, shared)
     return axes, shared
+
+
+def _require_apart(axes: Mapping[str, Sequence[str]], shared: Sequence[str]) -> None:
+    """UserError for an axis whose knobs another one, or a word for all cells, sets too."""
+    set_by = {key: word for word in shared if (key := key_of(word)) is not None}
+    for name, values in axes.items():
+        own = {key for value in values for word in _words_of(name, value) if (key := key_of(word)) is not None}
+        for key in sorted(own & set(set_by)):
+            raise UserError(f"a grid has {key} twice: {set_by[key]}, and {name} is an axis", mend=f"leave out {set_by[key]}")
+        set_by |= dict.fromkeys(own, f"{name}={','.join(values)}")
 
 
 def measure(words: Sequence[str], folder: Path, *, warm_up: int, steps: int, told: Callable[[str], None] = lambda _: None) -> Grid:
