@@ -12,7 +12,7 @@ from mindrecipe.derive.surroundings import Unknown
 from mindrecipe.rules.registry import Example
 
 #: a laptop
-_MACHINE = Machine(npu=None, npu_count=0, memory_bytes=16 * 2**30, cores=2)
+_MACHINE = Machine(npu=None, npu_count=0, memory_bytes=16 * 2**30, cores=2, cpu_count=2)
 
 
 def derived_of(example: Example) -> Derived:
