@@ -12,7 +12,7 @@ from mindrecipe.derive.surroundings import Unknown
 from mindrecipe.rules.registry import Example
 
 #: a laptop
-_MACHINE = Machine(npu=None, npu_count=0, memory_bytes=16 * 2**30, cores=2, cpu_count=2)
+_MACHINE = Machine(npu=None, npu_count=0, memory_bytes=16 * 2**30, cores=2)
 
 
 def derived_of(example: Example) -> Derived:
@@ -25,7 +25,8 @@ def machine_of(example: Example) -> Machine:
     environment = dict(setting.split("=", 1) for setting in example.environment)
     around = _Supposed(example)
     npus = 8 if example.npu else 0
-    return replace(_MACHINE, environment=environment, packages=dict(example.packages), npu=example.npu, npu_count=npus, surroundings=around)
+    machine = replace(_MACHINE, npu=example.npu, npu_count=npus, cpu_count=example.cpu_count, surroundings=around)
+    return replace(machine, environment=environment, packages=dict(example.packages))
 
 
 class _Supposed(Unknown):

@@ -148,14 +148,14 @@ def disk(d: Derived) -> Iterator[Problem]:
     source="run: num_parallel_workers exceeds the boundary between 1 and 2 (mindspore dataset/core/validator_helpers.py: cpu_count)",
     reads="dataset: num_parallel_workers; launch: mode; native",
     fails=[
-        f"{TINY} dataset.num_parallel_workers=3",
-        f"{TINY} native.train_dataset.data_loader.num_parallel_workers=3",
-        Example(f"{LARGE} dataset.num_parallel_workers=3", npu="ascend_910b"),
+        Example(f"{TINY} dataset.num_parallel_workers=3", cpu_count=2),
+        Example(f"{TINY} native.train_dataset.data_loader.num_parallel_workers=3", cpu_count=2),
+        Example(f"{LARGE} dataset.num_parallel_workers=200", npu="ascend_910b", cpu_count=192),
     ],
     passes=[
-        f"{TINY} dataset.num_parallel_workers=2",
-        f"{LARGE} dataset.num_parallel_workers=64",
-        f"{TINY} dataset.num_parallel_workers=64 launch=slurm",
+        Example(f"{TINY} dataset.num_parallel_workers=2", cpu_count=2),
+        Example(f"{LARGE} dataset.num_parallel_workers=64", cpu_count=2),
+        Example(f"{TINY} dataset.num_parallel_workers=64 launch=slurm", cpu_count=2),
     ],
 )
 def cores(d: Derived) -> Iterator[Problem]:
