@@ -167,8 +167,6 @@ def cores(d: Derived) -> Iterator[Problem]:
     given = {"dataset.num_parallel_workers": d.config.dataset.num_parallel_workers}
     if "num_parallel_workers" in native:
         given = {"native.train_dataset.num_parallel_workers": native["num_parallel_workers"]}
-    if native.get("eod_reset"):
-        given = {}  # mindformers then leaves it to MindSpore (dataset/causal_language_model_dataset.py)
     given["native.train_dataset.data_loader.num_parallel_workers"] = section(native, "data_loader").get("num_parallel_workers")
     for key, threads in given.items():
         if type(threads) is int and threads > most:
