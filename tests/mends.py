@@ -21,7 +21,7 @@ from mindrecipe.errors import UserError, UserErrors
 from mindrecipe.run import Run
 
 #: a laptop: what tests must not depend on
-MACHINE = Machine(npu=None, npu_count=0, memory_bytes=16 * 2**30, cores=2)
+MACHINE = Machine(npu=None, npu_count=0, memory_bytes=16 * 2**30, cores=2, cpu_count=2)
 TINY = "+model=llama2_tiny"
 #: the issue's cluster run
 LARGE = ("+model=llama2_7b", "parallel=semi_auto", "amp=O2")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mends import LARGE, MACHINE, quick
-from mindrecipe.errors import UserError
+from mends import LARGE, MACHINE, TINY, quick
+from mindrecipe.errors import UserError, UserErrors
 from mindrecipe.here import require_here
 
 NPUS = replace(MACHINE, npu="ascend_910b", npu_count=8)
@@ -23,6 +23,18 @@ def table(path: Path, ranks: int) -> Path:
 
 def check(path: Path) -> None:
     require_here(quick(*LARGE, f"launch.rank_table={path}").derived, NPUS, ())
+
+
+@pytest.mark.parametrize("more", [(), ('rules.silence.environment.cores="it is fine"',)], ids=["told", "silenced"])
+def test_more_threads_than_cores_are_refused_before_anything_is_written(here: Path, more: tuple[str, ...]) -> None:
+    """A rank would end with MindSpore's ValueError, after the data set was built."""
+    before = sorted(here.rglob("*"))
+    with pytest.raises(UserError, match="this host has 2 cores") as refused:
+        quick(TINY, "dataset.num_parallel_workers=3", *more).launch()
+    assert not isinstance(refused.value, UserErrors) and refused.value.mend == "dataset.num_parallel_workers=2"
+    assert refused.value.where == "command line: dataset.num_parallel_workers=3"
+    assert sorted(here.rglob("*")) == before
+    assert quick(*LARGE, "dataset.num_parallel_workers=64").check() == [], "which is no host of this machine's cores"
 
 
 def test_a_rank_table_of_all_ranks_is_taken(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -179,7 +180,24 @@ def test_what_npu_smi_prints(line: str, kind: str) -> None:
     assert kind_in(f"+---+\n| npu-smi 24.1.rc2    Version: 24.1.rc2 |\n{line}\n") == kind
 
 
+@pytest.mark.parametrize(
+    ("words", "machine", "threads"),
+    [
+        ((TINY,), {}, 2),
+        ((TINY,), {"cpu_count": 1}, 1),
+        ((TINY,), {"cpu_count": None}, 2),
+        (LARGE, {"cpu_count": 1}, 2),
+        (LARGE, {"cpu_count": 1, "npu": "ascend_910b", "npu_count": 8}, 1),
+        ((TINY, "dataset.num_parallel_workers=7"), {"cpu_count": 1}, 7),
+    ],
+    ids=["two cores", "one core", "not looked at", "far from its cluster", "on its host", "written"],
+)
+def test_threads_that_read_are_no_more_than_the_cores(words: tuple[str, ...], machine: dict[str, Any], threads: int) -> None:
+    """Those of the machine it runs on; a recipe for NPUs says the same wherever it is looked at."""
+    assert derive(quick(*words).config, dataclasses.replace(MACHINE, **machine)).config.dataset.num_parallel_workers == threads
+
+
 def test_this_machine() -> None:
     machine = this_machine()
-    assert machine.cores >= 1 and machine.memory_bytes > 2**28
+    assert 1 <= machine.cores <= (machine.cpu_count or 0) and machine.memory_bytes > 2**28
     assert (machine.npu is None) == (machine.npu_count == 0)

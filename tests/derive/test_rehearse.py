@@ -11,7 +11,7 @@ from mindrecipe.derive.rehearse import HEAD_DIM, changes, mini
 from mindrecipe.paths import shipped
 from mindrecipe.run import Run
 
-HERE = Machine(npu=None, npu_count=0, memory_bytes=1 << 34, cores=2)
+HERE = Machine(npu=None, npu_count=0, memory_bytes=1 << 34, cores=2, cpu_count=2)
 RECIPES = sorted(path.relative_to(shipped("recipes")).with_suffix("").as_posix() for path in Path(shipped("recipes")).rglob("*.yaml"))
 
 
@@ -59,6 +59,12 @@ def test_everything_that_was_changed_is_listed() -> None:
     again, more = mini(run.config, npus=True)
     assert again == run.config
     assert more == ()
+
+
+def test_a_cluster_s_threads_are_not_this_machine_s() -> None:
+    run = _rehearsal("+recipe=llama2_7b_pretrain_8x64g", "dataset.num_parallel_workers=64")
+    assert run.derived.config.dataset.num_parallel_workers == 2 and "environment.cores" not in {found.rule for found in run.check()}
+    assert "dataset.num_parallel_workers: 64 -> None" in run.check()[-1].what
 
 
 def test_uneven_stages_keep_a_layer_each() -> None:

@@ -99,6 +99,42 @@ def test_other_seeds_have_other_curves(tmp_path: Path) -> None:
     assert "loss_pointwise" not in told(compare(a, b, thresholds.parse(())))
 
 
+NEARBY = [replace(record, loss=record.loss + 0.02 * math.sin(record.step)) for record in steps(400, seed=2)]
+
+
+@pytest.mark.parametrize(
+    ("other", "told_as"),
+    [
+        ({"derived": {"data_seed": 2}}, "dataset seed 1 in A, 2 in B"),
+        ({"config": {"dataset": {"shuffle": False}}}, "dataset shuffle True in A, False in B"),
+        ({"config": {"dataset": {"shuffle": True, "num_shards": 2, "shard_id": 1}}}, "dataset shard [None, None] in A, [1, 2] in B"),
+        ({"config": {"native": {"train_dataset": {"seed": 7}}}}, "dataset seed 1 in A, 7 in B"),
+        ({"config": {"native": {"train_dataset": {"data_loader": {"shuffle": False}}}}}, "dataset shuffle True in A, False in B"),
+        ({"config": {"native": {"train_dataset": {"data_loader": {"type": "Mine"}}}}}, "dataset loader {} in A, {'type': 'Mine'} in B"),
+    ],
+)
+def test_other_batches_of_the_same_data_have_other_curves(tmp_path: Path, other: dict[str, Any], told_as: str) -> None:
+    """Of the same run.seed and data: each loss differs by what its batch differs, which is no regression."""
+    base: dict[str, Any] = {"derived": {"data_seed": 1}, "config": {"dataset": {"shuffle": True}}}
+    a = measure(run_of(tmp_path, steps(400, seed=1), **base))
+    b = measure(run_of(tmp_path, NEARBY, **(base | other | {"derived": base["derived"] | other.get("derived", {})})))
+    found = compare(a, b, thresholds.parse(()))
+    assert "loss_pointwise" not in told(found) and told(found)["final_loss"] == "same" and found.verdict != "worse"
+    assert any(told_as in note for note in found.notes)
+    alike = compare(a, measure(run_of(tmp_path, NEARBY, **base)), thresholds.parse(()))
+    assert told(alike)["loss_pointwise"] == "worse" and not any("batches differ" in note for note in alike.notes)
+
+
+def test_a_baseline_of_before_says_nothing_of_its_batches(tmp_path: Path) -> None:
+    """It is read, and compared step by step as it was."""
+    run = run_of(tmp_path, steps(400), derived={"data_seed": 1})
+    kept = json.loads(json.dumps(measure(run).as_dict()))
+    del kept["identity"]["drawn"]
+    old = Measured.from_dict(kept)
+    assert told(compare(old, measure(run), thresholds.parse(())))["loss_pointwise"] == "same"
+    assert told(compare(measure(run), old, thresholds.parse(())))["loss_pointwise"] == "same"
+
+
 def test_a_noisy_machine_is_unclear_and_never_the_same(tmp_path: Path) -> None:
     busy = [usage(float(second), cpu=0.8, host_cpu=1.9) for second in range(15, 90, 5)]
     a, b = measure(run_of(tmp_path, steps(400, seed=1))), measure(run_of(tmp_path, steps(400, seed=2), samples=busy))
@@ -187,6 +223,14 @@ def test_what_others_use_is_counted_while_it_trains_only(tmp_path: Path) -> None
     samples = [usage(5.0, host_cpu=2.0, cpu=0.1), usage(20.0, cpu=1.5, host_cpu=1.7), usage(95.0, host_cpu=2.0, cpu=0.1)]
     assert use_of_others(run_of(tmp_path, steps(), samples=samples)) == pytest.approx(0.1)
     assert use_of_others(run_of(tmp_path, steps(), samples=[])) is None
+
+
+def test_what_others_use_is_a_share_of_the_cores_that_were_watched(tmp_path: Path) -> None:
+    """The samples say how many; those of before they did are divided by the machine's, and whatever they say, all there is is the most."""
+    watched = [usage(20.0, cpu=3.0, host_cpu=4.0, host_cores=8)]
+    assert use_of_others(run_of(tmp_path, steps(), samples=watched)) == pytest.approx(1 / 8)
+    whole_host = [usage(20.0, cpu=1.9, host_cpu=34.0)]
+    assert use_of_others(run_of(tmp_path, steps(), samples=whole_host)) == 1.0
 
 
 def test_a_baseline_is_what_was_recorded(tmp_path: Path) -> None:

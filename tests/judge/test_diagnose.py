@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import profile_samples
 import pytest
 from runs import make, steps, usage
@@ -20,6 +21,7 @@ from mindrecipe.freeze import derived_facts, to_yaml
 from mindrecipe.judge.diagnosis import diagnose
 from mindrecipe.judge.diagnosis.registry import causes
 from mindrecipe.judge.recorded import Recorded
+from mindrecipe.judge.report import sheet
 from mindrecipe.launch.failure import from_death
 from mindrecipe.measure.outcome import Outcome, RankError
 from mindrecipe.measure.record import Event, RankStep, StepRecord
@@ -65,6 +67,25 @@ def test_a_short_run_says_nothing_of_its_speed(tmp_path: Path) -> None:
 def test_time_that_goes_elsewhere(tmp_path: Path, name: str, share: float, cause: str) -> None:
     assert named(tmp_path / "above", slower(share + 0.02, name)) == [cause]
     assert named(tmp_path / "below", slower(share - 0.02, name)) == []
+
+
+@pytest.mark.parametrize(
+    ("workers", "machine", "expected"),
+    [
+        (2, {"cores": 2, "cpu_count": 64}, "dataset.num_parallel_workers=4 "),
+        (3, {"cores": 2, "cpu_count": 4}, "dataset.num_parallel_workers=4 "),
+        (1, {"cores": 2}, "dataset.num_parallel_workers=2 "),
+        (2, {"cores": 2, "cpu_count": 2}, ""),
+        (2, {"cores": 2}, ""),
+        (8, {}, ""),
+    ],
+)
+def test_no_more_threads_than_the_run_s_machine_has_cores(workers: int, machine: dict[str, int], expected: str, tmp_path: Path) -> None:
+    """MindSpore refuses them: what is said to be tried must not end the run."""
+    records = [slower(0.3, "data_time")(record) for record in steps(60)]
+    config = {"dataset": {"num_parallel_workers": workers, "prefetch_size": 2}}
+    (found,) = diagnose(Recorded(make(tmp_path / "run", records, config=config, lock={"machine": machine})))
+    assert found.mend == f"{expected}dataset.prefetch_size=4"
 
 
 def at(found: dict[int, dict[str, Any]]) -> Change:
@@ -260,6 +281,55 @@ def test_shapes_of_the_loss(tmp_path: Path, shape: Callable[[int], float], cause
     assert cause in named(tmp_path, change, count=160)
 
 
+def flat(level: float, *, easy: int, seed: int = 0, count: int = 120, spread: float = 0.3) -> Change:
+    """Losses that do not change but for their batches, of which ``easy`` (a step) is far easier than the others."""
+    drawn = np.random.default_rng(seed).normal(level, spread, count)
+    return lambda record: replace(record, loss=level - 0.6 if record.step == easy else float(drawn[record.step % count]))
+
+
+@pytest.mark.parametrize(
+    ("starts", "first"),
+    [
+        ({"derived": {"resume": {"checkpoint": "/a", "file": "x.ckpt", "step": 200}}}, 201),
+        ({"config": {"checkpoint": {"load": "/weights"}}}, 1),
+        ({"config": {"native": {"load_checkpoint": "/weights"}}}, 1),
+        ({"config": {"model": {"extra": {"checkpoint_name_or_path": "/weights"}}}}, 1),
+    ],
+    ids=["resumed", "loaded", "loaded by mindformers", "loaded by the model"],
+)
+def test_one_easy_batch_of_trained_weights_is_no_best(starts: dict[str, Any], first: int, tmp_path: Path) -> None:
+    small = {"derived": {"global_batch_size": 1, **starts.get("derived", {})}, "config": starts.get("config", {})}
+    shape = flat(2.5, easy=first)
+    records = [shape(replace(record, step=record.step + first - 1)) for record in steps(120, seed=1)]
+    found = diagnose(Recorded(make(tmp_path / "run", records, **small)))
+    assert found == []
+
+
+def test_from_scratch_the_first_loss_counts(tmp_path: Path) -> None:
+    """A loss that rises at once and stays there was never as low as before the first update."""
+    risen: Change = lambda record: replace(record, loss=6.2 if record.step == 1 else 7.5 + 0.02 * (record.step % 3))  # noqa: E731
+    records = [risen(record) for record in steps(120)]
+    found = {each.cause: each for each in diagnose(Recorded(make(tmp_path / "run", records)))}
+    assert "before the first update" in found["loss_rises"].what and "best at step 1 " in found["loss_rises"].evidence
+    again = {"derived": {"resume": {"checkpoint": "/run/checkpoint", "file": "x.ckpt", "step": 60}}}
+    restarted = {each.cause for each in diagnose(Recorded(make(tmp_path / "restarted", records, **again)))}
+    assert "loss_rises" in restarted, "a run that was started again from its own checkpoint has its first steps, and began at random"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_lowest_of_many_means_is_no_best(seed: int, tmp_path: Path) -> None:
+    """Of 1,500 losses that differ by 0.5 nats the lowest mean of 20 lies 0.3 nats below their course, and the last one may lie above."""
+    small = {"derived": {"global_batch_size": 1, "data_seed": 1}, "config": {"checkpoint": {"load": "/weights"}}}
+    assert "loss_rises" not in named(tmp_path, flat(2.5, easy=0, seed=seed, count=1500, spread=0.5), count=1500, **small)
+
+
+def test_a_rise_beyond_what_batches_differ_is_told(tmp_path: Path) -> None:
+    noise = np.random.default_rng(3).normal(0.0, 0.3, 400)
+    risen: Change = lambda record: replace(record, loss=2.5 + float(noise[record.step - 1]) + 0.6 * (record.step > 250))  # noqa: E731
+    small = {"derived": {"global_batch_size": 1}, "config": {"checkpoint": {"load": "/weights"}}}
+    assert named(tmp_path, risen, count=400, **small) == ["loss_rises"]
+
+
 def test_overflows(tmp_path: Path) -> None:
     often: Change = lambda record: replace(record, overflow=record.step % 10 == 0, loss_scale=1024.0)  # noqa: E731
     searching: Change = lambda record: replace(record, overflow=record.step < 6)  # noqa: E731
@@ -354,6 +424,52 @@ def test_a_pool_in_pieces(tmp_path: Path, allocated: float, reserved: float, blo
 def test_a_run_that_failed(tmp_path: Path) -> None:
     told = RankError(rank=1, type="KeyError", message="'x'\nmore", log="logs/rank_1.log", time=0.0)
     assert named(tmp_path, count=3, outcome=Outcome(state="failed", exit_code=1, errors=(told,))) == ["failed"]
+
+
+NO_RANK = [
+    ("Stalled", "no step for 300 s after step 20, more than launch.stall_timeout allows (120 s)", "logs", "launch.stall_min=240 ("),
+    ("DiskFull", "the disk of /runs/x is full: 0.0 MiB are free", ".", "make room on that disk"),
+    ("Stopped", "host 1 was interrupted", "hosts/end_1.node_1.json", "see on that host why"),
+    ("Died", "msrun left with exit code 1 before its work was done", "logs/msrun.log", "read what it names from its end upwards"),
+]
+
+
+@pytest.mark.parametrize(("kind", "message", "log", "mend"), NO_RANK, ids=[each[0] for each in NO_RANK])
+def test_a_failure_that_is_no_rank_s(kind: str, message: str, log: str, mend: str, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    told = RankError(rank=None, type=kind, message=message, log=str(path / log), time=0.0)
+    config = {"launch": {"stall_min": 120.0}, "checkpoint": {"keep": 5, "save_steps": 10}}
+    made = make(path, steps(30), outcome=Outcome(state="failed", exit_code=1, errors=(told,)), config=config)
+    (found,) = diagnose(Recorded(made))
+    assert found.cause == "failed" and found.what == f"the launch failed: {kind}: {message}"
+    assert mend in found.mend and "that log" not in found.mend and "summary.json" in found.evidence
+    assert ("checkpoint.keep=2" in found.mend) == (kind == "DiskFull")
+
+
+def test_memory_that_a_launch_without_a_rank_ended_for(tmp_path: Path) -> None:
+    """The rank that says so is the one that is named; a disk that is full is not for want of memory."""
+    for kind, expected in (("Stalled", "out_of_memory"), ("Died", "out_of_memory"), ("DiskFull", "failed")):
+        told = RankError(rank=None, type=kind, message="it did not end well", log="logs", time=0.0)
+        path = make(tmp_path / kind, steps(30), outcome=Outcome(state="failed", exit_code=1, errors=(told,)))
+        (path / "logs" / "rank_11.log").write_text("all well\nRuntimeError: Out of memory on the device\nfarewell\n")
+        (found,) = diagnose(Recorded(path))
+        assert found.cause == expected
+        if expected == "out_of_memory":
+            assert found.what.startswith("rank 11 ended") and found.evidence.startswith("logs/rank_11.log: ")
+    told = RankError(rank=None, type="MemoryError", message="", log="logs/msrun.log", time=0.0)
+    (found,) = diagnose(Recorded(make(tmp_path / "itself", steps(30), outcome=Outcome(state="failed", exit_code=1, errors=(told,)))))
+    assert found.what.startswith("the launch ended because") and found.evidence.startswith("summary.json: errors: MemoryError")
+
+
+def test_a_resumed_run_is_told_by_the_steps_it_has_reached(tmp_path: Path, mindrecipe: Callable[..., Any]) -> None:
+    """Of 300 it made the last 100 itself: only these are in its directory."""
+    own = [replace(record, step=record.step + 200) for record in steps(100)]
+    resumed = make(tmp_path / "run", own, derived={"resume": {"checkpoint": "/a", "file": "x.ckpt", "step": 200}})
+    assert mindrecipe("diagnose", str(resumed)).out.splitlines()[0].endswith("completed, 300 steps")
+    assert dict(sheet.figures(Recorded(resumed)))["steps"].startswith("300 of ")
+    (resumed / "summary.json").unlink()
+    assert dict(sheet.figures(Recorded(resumed)))["steps"].startswith("300 of "), "one that was killed says so by its records"
+    assert Recorded(make(tmp_path / "none", [])).reached == 0
 
 
 def test_the_most_costly_first_and_every_override_is_one(tmp_path: Path, here: Path, mindrecipe: Callable[..., Any]) -> None:

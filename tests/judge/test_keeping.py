@@ -16,12 +16,15 @@ from typing import Any
 import psutil
 import pytest
 
+from mends import quick
 from mindrecipe.errors import UserError
+from mindrecipe.execute import plan_of
 from mindrecipe.judge import bench, identity, training
 from mindrecipe.judge.experiments import grid, ladder, scale
 from mindrecipe.judge.keeping import Busy, claimed
 from mindrecipe.judge.training import Training, stop_all
 from mindrecipe.launch.claim import Claim
+from mindrecipe.launch.environment import rank_environment
 
 FAKE = Path(__file__).with_name("fake_train.py")
 LONG = ["schedule.total_steps=5000"]
@@ -123,6 +126,8 @@ def test_a_side_that_is_held_is_no_hang(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(Started):
         bench.turns([["x=y", "launch.stall_timeout=5"]], tmp_path, pairs=5, steps=1)
     assert [word for word in asked[0] if word.startswith("launch.stall_timeout")] == ["launch.stall_timeout=null"]
+    held = quick("+model=llama2_tiny", "parallel=data", "launch.workers=2", *(word for word in asked[0] if word.startswith("launch.")))
+    assert held.check() == [] and int(rank_environment(plan_of(held, tmp_path), "x")["MS_NODE_TIMEOUT"]) >= 3600, "MindSpore's is 30 s"
 
 
 def test_two_that_measure_in_one_folder(here: Path, mindrecipe: Callable[..., Any]) -> None:

@@ -37,6 +37,7 @@ BASES: dict[str, tuple[str, ...]] = {
         "monitor.update_ratio_steps=10", "monitor.tensorboard=true", "dataset.batch_size=8", "optimizer.grad_clip=0.5", "profile=steps",
         "recompute=full",
     ),
+    "one reader": (*_TINY, "dataset.num_parallel_workers=1"),
     "half": (*_TINY, "amp=O2", "amp.loss_scale=dynamic", "schedule=cosine_annealing", "checkpoint=minutes", "optimizer=sgd",
              "+optimizer.extra.momentum=0.9", "optimizer.grad_clip=null", "dataset.drop_remainder=false"),
     "fixed scale": (*_TINY, "amp=O1", "amp.dtype=float16", "amp.loss_scale=fixed", "optimizer.grad_clip=null"),
@@ -66,8 +67,8 @@ def _at(steps_: Sequence[int], **changes: Any) -> Change:
     return lambda record: replace(record, **changes) if record.step in steps_ else record
 
 
-def _failed(kind: str, message: str, state: str = "failed") -> dict[str, Any]:
-    error = RankError(rank=0, type=kind, message=message, log="logs/rank_0.log", time=99.0, step=100)
+def _failed(kind: str, message: str, state: str = "failed", rank: int | None = 0) -> dict[str, Any]:
+    error = RankError(rank=rank, type=kind, message=message, log="logs/rank_0.log", time=99.0, step=100)
     return {"outcome": Outcome(state=state, exit_code=1, errors=(error,))}
 
 
@@ -110,6 +111,10 @@ ILLS: dict[str, tuple[Change, dict[str, Any]]] = {
     "loss_oscillates": (_loss(lambda n: 5.0 + 2.0 * math.sin(n * 1.7)), {}),
     "overflow_streaks": (lambda record: replace(record, overflow=record.step % 3 == 0), {}),
     "failed": (_STAYS, _failed("KeyError", "'x'")),
+    "failed by hanging": (_STAYS, _failed("Stalled", "no step for 300 s", rank=None)),
+    "failed for want of room": (_STAYS, _failed("DiskFull", "the disk of /runs is full", rank=None)),
+    "failed elsewhere": (_STAYS, _failed("Stopped", "host 1 was interrupted", rank=None)),
+    "failed by msrun": (_STAYS, _failed("Died", "msrun left with exit code 1", rank=None)),
     "failed by a signal": (_STAYS, _failed("Died", "killed by SIGKILL (by someone, or by the kernel for lack of memory)")),
 }  # fmt: skip
 
@@ -131,9 +136,9 @@ def _recorded(folder: Path, base: Run, change: Change, more: dict[str, Any]) -> 
 
 
 def _acts(run: Run) -> Any:
-    """Everything that a rank reads of a run."""
+    """Everything that a rank or its launcher reads of a run."""
     config = run.derived.config
-    return run.lower(), dataclasses.asdict(config.monitor), dataclasses.asdict(config.profile), config.launch.env
+    return run.lower(), dataclasses.asdict(config.monitor), dataclasses.asdict(config.profile), dataclasses.asdict(config.launch)
 
 
 def _as_it_was(base: Sequence[str], word: str) -> str:
@@ -163,7 +168,8 @@ def _wrong(step: str, base: tuple[str, ...]) -> str | None:
         return "can't be pasted"
     mended = quick(*base, *parts)
     for finding in mended.check():
-        if finding.severity == "error" and finding not in quick(*base).check():
+        stops = finding.severity == "error" or finding.rule == "environment.cores"  # which `train` takes for one
+        if stops and finding not in quick(*base).check():
             return f"stops the run: {finding.what}"
     for part in parts:
         without = quick(*base, *(_as_it_was(base, other) if other == part else other for other in parts))
@@ -198,6 +204,7 @@ def test_every_cause_is_among_them(tmp_path: Path) -> None:
         ("monitor.update_ratio_steps=null monitor.grad_groups=false", "changes nothing"),
         ("optimizer.learning_rate=0.001 schedule.warmup_ratio=0.1", "changes nothing"),
         ("dataset.drop_remainder=true", "changes nothing"),
+        ("dataset.num_parallel_workers=4", "stops the run"),
     ],
 )
 def test_mends_that_are_none(mend: str, why: str) -> None:

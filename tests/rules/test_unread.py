@@ -43,6 +43,7 @@ VALUES = {
     "model.extra": "{a: 1}",
     "dataset.source": "text",
     "dataset.heldout_fraction": "0.2",
+    "dataset.num_parallel_workers": "1",
     "dataset.tokenizer": "bytes",
     "dataset.tokenizer_vocab_size": "300",
     "parallel.vocab_emb_dp": "true",

@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mindrecipe.measure.record import Usage
-from mindrecipe.worker import usage
+from mindrecipe.orphans import LAUNCHER
+from mindrecipe.worker import evaluation, usage
 from mindrecipe.worker.gauges import GroupNorms, UpdateRatio, group_of
 
 
@@ -63,6 +67,69 @@ def test_a_sample_shows_a_busy_process() -> None:
     least = 0.25 / (time.monotonic() - began)  # the kernel counts in hundredths of a second
     assert least < sample.cpu <= (os.cpu_count() or 1) and sample.host_cpu > 0 and sample.rss > 1e6 and sample.npu is None
     assert sampler.sample().time >= sample.time
+    assert sample.host_cores == len(os.sched_getaffinity(0))
+
+
+def stat(folder: Path, cores: dict[int, float]) -> Path:
+    """/proc/stat of a host whose ``cores`` were busy for so many seconds, each idle for 1000 and waiting for a disk for 500."""
+    tick = os.sysconf("SC_CLK_TCK")
+    line = "{name} {user} 0 {system} {idle} {wait} 0 0 0 {guest} 0\n"
+    told = [
+        line.format(
+            name=f"cpu{core}", user=int(busy * tick) - tick, system=tick, idle=1000 * tick, wait=500 * tick, guest=int(busy * tick) // 2
+        )
+        for core, busy in cores.items()
+    ]
+    whole = line.format(name="cpu ", user=99, system=99, idle=99, wait=99, guest=9)
+    path = folder / "stat"
+    path.write_text("".join([whole, *told, "intr 5 0 1 2\n", "ctxt 77\n"]))
+    return path
+
+
+@given(st.dictionaries(st.integers(0, 300), st.integers(1, 9999), min_size=1), st.data())
+def test_the_busy_time_is_that_of_the_cores_that_count(
+    tmp_path_factory: pytest.TempPathFactory, cores: dict[int, float], data: Any
+) -> None:
+    """Whatever others do on cores that the run may not use, and whichever are switched off."""
+    listed = stat(tmp_path_factory.mktemp("proc"), cores)
+    own = data.draw(st.sets(st.sampled_from(sorted(cores)), min_size=1))
+    assert usage.busy_seconds(own, listed) == pytest.approx(sum(cores[core] for core in own))
+
+
+def test_a_container_that_numbers_its_cores_anew_lists_its_own(tmp_path: Path) -> None:
+    assert usage.busy_seconds({6, 7}, stat(tmp_path, {0: 10.0, 1: 20.0})) == pytest.approx(30.0)
+
+
+def test_the_kernel_s_own_list_is_read() -> None:
+    """What all cores have used is what psutil says of the whole host, which rounds once and not once a core."""
+
+    def whole() -> float:
+        times = psutil.cpu_times()
+        return sum(times) - times.idle - times.iowait - times.guest - times.guest_nice
+
+    rounded = 0.05 * (os.cpu_count() or 1)
+    before, allowed, found, after = whole(), usage.busy_seconds(os.sched_getaffinity(0)), usage.busy_seconds({-1}), whole()
+    assert before - rounded < found < after + rounded and 0 < allowed <= found
+
+
+def test_the_cores_are_those_of_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """msrun binds each rank to some of them; what the others of the job use is no neighbour's work."""
+    allowed = {1: {3}, 0: {0, 1}, 4711: {0, 1, 2, 3}}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: allowed[process])
+    assert usage.cores_of_the_run() == {0, 1}
+    monkeypatch.setenv(LAUNCHER, "4711")
+    assert usage.cores_of_the_run() == {0, 1, 2, 3}
+
+
+def test_an_evaluation_means_the_same_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 2 of 64 cores: the other 62 say nothing of it, and it is no share of them."""
+    monkeypatch.setattr(usage, "cores_of_the_run", lambda: frozenset({4, 5}))
+    asked, busy = [], iter([100.0, 115.0])
+    monkeypatch.setattr(usage, "busy_seconds", lambda cores: asked.append(cores) or next(busy))
+    began = time.process_time()
+    used = evaluation._Usage("CPU").since(10.0)
+    own = time.process_time() - began
+    assert asked == [{4, 5}, {4, 5}] and 0.75 - own / 20 <= used["others"] <= 0.75
 
 
 def test_the_thread_writes_by_itself() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,12 @@ def test_sink_mode_multiplies_the_epochs(data: Path, tmp_path: Path) -> None:
 
 def test_stop_step_is_dropped(data: Path, tmp_path: Path) -> None:
     assert _bare(data, tmp_path, {"runner_config": {"stop_step": 1}})[0] == 2
+
+
+def test_no_more_threads_than_cores(data: Path, tmp_path: Path) -> None:
+    """All cores of the host count, also where a process may use only some of them (rules/this_host.py)."""
+    steps, said = _bare(data, tmp_path, {"train_dataset": {"num_parallel_workers": (os.cpu_count() or 1) + 1}})
+    assert steps == 0 and f"num_parallel_workers exceeds the boundary between 1 and {os.cpu_count()}" in said
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def diagnose(
         print(json.dumps([each.as_dict() for each in found], indent=2))
     else:
         console = stdout()
-        console.print(f"{recorded.title}: {recorded.summary.get('state', 'unfinished')}, {len(recorded.steps)} steps")
+        console.print(f"{recorded.title}: {recorded.summary.get('state', 'unfinished')}, {recorded.reached} steps")
         for each in found:
             console.print(Text.assemble((f"{each.cause}: ", "bold yellow" if each.cost < 0.9 else "bold red"), each.what))
             for name, text in (("seen", each.evidence), ("limit", each.threshold), ("try", each.mend)):

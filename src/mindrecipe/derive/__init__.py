@@ -15,6 +15,8 @@ from mindrecipe.derive.machine import Machine
 from mindrecipe.models.family import Family, family_of
 from mindrecipe.models.hardware import CATALOGUE, Hardware
 
+READERS = 2  # threads that read and batch, where nobody has said how many
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
@@ -48,6 +50,11 @@ class Derived:
     def global_batch_size(self) -> int:
         """Sequences of one optimizer step."""
         return self.batch.global_batch_size
+
+    @property
+    def is_for_this_machine(self) -> bool:
+        """Whether the machine that was looked at may be the one it runs on: none without NPUs is, of a recipe for them."""
+        return _is_for(self.machine, self.hardware)
 
     @property
     def tokens_per_step(self) -> int:
@@ -92,6 +99,7 @@ def derive(config: RunConfig, machine: Machine, dataset: DataFacts | None = None
             seed=config.run.seed if config.dataset.seed is None else config.dataset.seed,
             tokenizer_vocab_size=config.dataset.tokenizer_vocab_size or model.vocab_size,
             columns=config.dataset.columns or list(family.columns),
+            num_parallel_workers=config.dataset.num_parallel_workers or _readers(machine, hardware),
         ),
         device=DeviceConfig(
             name=hardware.name,
@@ -158,6 +166,15 @@ def choose_hardware(config: RunConfig, machine: Machine, parameters: int) -> tup
     if 16 * parameters <= machine.memory_bytes:
         return CATALOGUE["cpu"], "this machine has no NPU"
     return target, f"{parameters / 1e9:.1f} billion parameters with their gradients and Adam states do not fit this machine's memory"
+
+
+def _is_for(machine: Machine, hardware: Hardware) -> bool:
+    return hardware.target == "CPU" or machine.npu is not None
+
+
+def _readers(machine: Machine, hardware: Hardware) -> int:
+    """MindSpore takes no more than the host has cores (rules/this_host.py)."""
+    return min(READERS, machine.cpu_count or READERS) if _is_for(machine, hardware) else READERS
 
 
 def pool_size(memory_gb: float | None, headroom: float) -> str | None:

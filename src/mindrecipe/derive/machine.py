@@ -20,6 +20,7 @@ OUTSIDE = ("RANK_ID", "RANK_SIZE", "RUN_MODE", "DEVICE_NUM_PER_NODE", "RANK_TABL
 class Machine:
     """``npu``: catalogue name of its NPUs, None where there are none, "unknown" where their kind can't be told.
 
+    ``cores`` are those that this process may use, ``cpu_count`` all that the machine has, None where that is not looked at.
     ``environment``: the variables that are set of those that act on MindSpore; ``packages``: installed versions, as far as looked for;
     ``surroundings`` answers what rules ask of it.
     """
@@ -28,19 +29,21 @@ class Machine:
     npu_count: int
     memory_bytes: int
     cores: int
+    cpu_count: int | None = None
     environment: dict[str, str] = field(default_factory=dict)
     packages: dict[str, str] = field(default_factory=dict)
     surroundings: Unknown = field(default_factory=Unknown, compare=False, repr=False)
 
 
 def this_machine() -> Machine:
-    """Look at this machine: device files, `npu-smi` where there is one, memory and the cores this process may use."""
+    """Look at this machine: device files, `npu-smi` where there is one, memory and cores."""
     count = len([path for path in Path("/dev").glob("davinci*") if re.fullmatch(r"davinci\d+", path.name)])
     return Machine(
         npu=_npu_kind() if count else None,
         npu_count=count,
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         cores=len(os.sched_getaffinity(0)),
+        cpu_count=os.cpu_count(),
         environment={name: os.environ[name] for name in sorted(os.environ) if name in OUTSIDE or name.startswith("MS_")},
         packages={name: version for name in ("mindspore", "mindformers") if (version := _version(name)) is not None},
         surroundings=Here(),

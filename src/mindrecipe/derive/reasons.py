@@ -22,6 +22,7 @@ REASONS: dict[str, tuple[tuple[str, ...], str]] = {
     "model.fused_rms_norm": (("device.name",), _KERNELS),
     "dataset.seed": (("run.seed",), "run.seed"),
     "dataset.tokenizer_vocab_size": (("model.vocab_size",), "model.vocab_size"),
+    "dataset.num_parallel_workers": ((), "2, or 1 where this machine has one core"),
     "dataset.columns": (("model.family",), "the columns the model family reads"),
     "parallel.data_parallel": (
         ("launch.nodes", "launch.devices_per_node", "parallel.model_parallel", "parallel.context_parallel", "parallel.pipeline_stage"),

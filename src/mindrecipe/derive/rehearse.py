@@ -65,6 +65,7 @@ def mini(config: RunConfig, *, npus: bool) -> tuple[RunConfig, tuple[Change, ...
             batch_size=min(config.dataset.batch_size, 2),
             tokenizer="bpe",
             tokenizer_vocab_size=None,
+            num_parallel_workers=None,  # this machine's cores may be fewer than the cluster's
         ),
         schedule=_schedule(config),
         checkpoint=_checkpoint(config),

@@ -30,6 +30,9 @@ from mindrecipe.measure.record import StepRecord
 _WARM = WARM_UP_STEPS + 3
 _POLL, _IDLE = 0.004, 0.02  # seconds
 _SPARE = 20  # steps that pass unseen while a side is being held
+#: a side that is held takes no step for long, and its ranks give no sign of life: that is no hang, and they are not dead. MindSpore's
+#: scheduler gives them up after 30 s by default, which the other side may well take to compile (run); a rank that dies is seen without it
+_PATIENT = ("launch.stall_timeout=null", "launch.env.MS_NODE_TIMEOUT=86400")
 LEAST_PAIRS = 5
 
 
@@ -123,8 +126,7 @@ def turns(
     A side that has no more steps ends the turns early. UserError where one of them fails, or there were too few turns.
     """
     needed = _WARM + pairs * (steps + 3) + _SPARE
-    # a side that is held takes no step for long: that is no hang
-    more = [f"schedule.total_steps={needed}", "monitor.memory=true", "launch.stall_timeout=null"]
+    more = [f"schedule.total_steps={needed}", "monitor.memory=true", *_PATIENT]
     names = string.ascii_lowercase[: len(sides)]
     told(f"{', '.join(names.upper())} start and warm up")
     running: list[Training] = []

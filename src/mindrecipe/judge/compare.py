@@ -105,6 +105,8 @@ def _notes(a: Measured, b: Measured, refused: Sequence[str]) -> list[str]:
     notes += [f"{name}: {left.get(name)} in A, {right.get(name)} in B" for name in {**left, **right} if left.get(name) != right.get(name)]
     if a.identity.config_hash != b.identity.config_hash:
         notes.append("the configurations differ (`mindrecipe diff A B` says in what)")
+    if a.identity.data == b.identity.data and (other := figures.drawn_otherwise(a.identity, b.identity)):
+        notes.append(f"the batches differ, so that losses are not compared step by step: {'; '.join(other)}")
     if a.tokens_per_step != b.tokens_per_step:
         notes.append(
             f"a step has {a.tokens_per_step} tokens in A, {b.tokens_per_step} in B: step_p95 and cpu_time of B are told for as many as A's"

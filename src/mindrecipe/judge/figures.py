@@ -11,7 +11,7 @@ import numpy as np
 
 from mindrecipe.judge import bootstrap
 from mindrecipe.judge.bootstrap import Difference
-from mindrecipe.judge.measured import BLOCK, LAST, NOISY, Measured
+from mindrecipe.judge.measured import BLOCK, LAST, NOISY, Identity, Measured
 from mindrecipe.judge.verdicts import Metric, decide
 
 Tolerances = Mapping[str, float]
@@ -36,7 +36,7 @@ def _reached(run: Measured) -> str:
 
 
 def losses(a: Measured, b: Measured, tolerances: Tolerances) -> list[Metric]:
-    """Step by step where seed, data and tokens are the same, and at the end."""
+    """Step by step where seed, data, tokens and the order of the rows are the same, and at the end."""
     common = sorted(set(a.losses) & set(b.losses))
     found = []
     if common and _same_batches(a, b):
@@ -46,7 +46,15 @@ def losses(a: Measured, b: Measured, tolerances: Tolerances) -> list[Metric]:
 
 
 def _same_batches(a: Measured, b: Measured) -> bool:
-    return (a.identity.seed, a.identity.data, a.tokens_per_step) == (b.identity.seed, b.identity.data, b.tokens_per_step)
+    alike = (a.identity.seed, a.identity.data, a.tokens_per_step) == (b.identity.seed, b.identity.data, b.tokens_per_step)
+    return alike and not drawn_otherwise(a.identity, b.identity)
+
+
+def drawn_otherwise(a: Identity, b: Identity) -> list[str]:
+    """In what the batches of ``a`` and ``b`` are drawn differently from their data, in words. What a baseline does not say, since it is of
+    before that was kept, is taken to be as in the other."""
+    other = [name for name in a.drawn if a.drawn[name] != b.drawn.get(name, a.drawn[name])]
+    return [f"dataset {name} {a.drawn[name]} in A, {b.drawn[name]} in B" for name in other]
 
 
 def _pointwise(left: Any, right: Any, common: Sequence[int], tolerances: Tolerances) -> list[Metric]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mindrecipe.judge.recorded import Recorded
 from mindrecipe.launch.claim import holder
 from mindrecipe.measure import numbers
+from mindrecipe.measure.used import others_share
 
 BLOCK = 10  # consecutive steps that are drawn together: neighbours share what else the machine did
 MOST_BLOCKS = 200
@@ -23,7 +24,11 @@ Hardware = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Which run this was. ``hardware`` and ``data`` must be equal for two runs to be compared; the rest is told with the verdict."""
+    """Which run this was. ``hardware`` and ``data`` must be equal for two runs to be compared; the rest is told with the verdict.
+
+    ``drawn`` is what makes batches of the data, besides ``seed``: the seed of their order and so on; baselines of before it was kept have
+    none of it.
+    """
 
     run: str
     model: str | None
@@ -34,6 +39,7 @@ class Identity:
     seed: int | None
     versions: dict[str, str | None]
     time: str | None
+    drawn: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +47,8 @@ class Measured:
     """Figures of one run: null is "was not measured".
 
     ``blocks`` are step times (seconds) of consecutive steps, equally many in each, ``cpu_blocks`` the CPU time of the same steps
-    (empty where it was not recorded); ``losses`` by step; ``others`` is the share of the
-    host's cores that other processes used while it trained. ``evaluation`` is the newest one of the run in a fresh process, empty without.
+    (empty where it was not recorded); ``losses`` by step; ``others`` is the share of the cores that the run may use which other processes
+    used while it trained. ``evaluation`` is the newest one of the run in a fresh process, empty without.
     """
 
     identity: Identity
@@ -125,7 +131,21 @@ def identify(run: Recorded) -> Identity:
         seed=run.derived.get("seed"),
         versions={**(lock.get("packages") or {}), "python": lock.get("python"), "cann": lock.get("cann"), "driver": lock.get("driver")},
         time=lock.get("created"),
+        drawn=_drawn(run),
     )
+
+
+def _drawn(run: Recorded) -> dict[str, Any]:
+    """How a run's batches are drawn from its data; what native.* says of it has the last word, as in training."""
+    data, native = run.config.get("dataset") or {}, (run.config.get("native") or {}).get("train_dataset") or {}
+    loader = native.get("data_loader") or {}
+    return {
+        "seed": native.get("seed", run.derived.get("data_seed")),
+        "shuffle": loader.get("shuffle", data.get("shuffle")),
+        "drop_remainder": native.get("drop_remainder", data.get("drop_remainder")),
+        "shard": [data.get("shard_id"), data.get("num_shards")],
+        "loader": {key: value for key, value in loader.items() if key not in ("shuffle", "num_parallel_workers")},
+    }
 
 
 def in_blocks(times: Sequence[float], size: int = BLOCK) -> list[list[float]]:
@@ -141,19 +161,21 @@ def final_loss(losses: Sequence[float]) -> float | None:
 
 
 def use_of_others(run: Recorded) -> float | None:
-    """Share (0 to 1) of the first rank's host that processes beside this run's used during training; None where it was not sampled."""
+    """Share (0 to 1) that processes beside this run's used, while it trained, of those cores of the first rank's host that the run may
+    use; None where it was not sampled."""
     trains = [event.time for event in run.events if event.phase == "train" and event.rank == 0]
     ends = [event.time for event in run.events if event.phase in ("evaluate", "done") and event.rank == 0]
-    cores = (run.lock.get("machine") or {}).get("cores")
     local = int(run.derived.get("devices_per_node") or 1)
-    if not trains or not cores or 0 not in run.usage:
+    if not trains or 0 not in run.usage:
         return None
     last = ends[-1] if ends else math.inf
     own = [usage.cpu for rank, samples in run.usage.items() if rank < local for usage in samples if trains[-1] < usage.time < last]
-    host = [usage.host_cpu for usage in run.usage[0] if trains[-1] < usage.time < last]
-    if not host or not own:
+    host = [usage for usage in run.usage[0] if trains[-1] < usage.time < last]
+    cores = host[0].host_cores or (run.lock.get("machine") or {}).get("cores") if host else None
+    if not own or not cores:
         return None
-    return max(0.0, (statistics.fmean(host) - statistics.fmean(own) * min(local, len(run.usage))) / int(cores))
+    ranks = min(local, len(run.usage))
+    return others_share(statistics.fmean(usage.host_cpu for usage in host), statistics.fmean(own) * ranks, int(cores))
 
 
 def _thinned(losses: dict[int, float]) -> dict[int, float]:

@@ -91,6 +91,13 @@ class Recorded:
         return dict(self.lock.get("derived") or {})
 
     @property
+    def reached(self) -> int:
+        """The last step that was made, counted from the run's very beginning: one that went on from a checkpoint has only its own steps
+        in its directory."""
+        last = self.steps[-1].step if self.steps else 0
+        return max(last, int(self.summary.get("steps") or 0))
+
+    @property
     def name(self) -> str:
         """The run's name: that of its folder's folder, or what it was called."""
         return str(self.config.get("run", {}).get("name") or self.path.parent.name)

@@ -27,6 +27,8 @@ from mindrecipe.measure.outcome import Outcome, RankError
 BEAT = 10.0
 """Seconds between two signs of life."""
 FOLDER = "hosts"
+STOPPED = "Stopped"
+"""The type of the error that another host's end, which was no failure, is to this one."""
 _PASSES = (errno.ESTALE, errno.EIO, errno.ENOENT)
 """A file that another host replaces while this one reads it, or that a network disk can't show just now: the next look tells."""
 _ERROR = ("rank", "type", "message", "log", "time", "step")
@@ -91,7 +93,7 @@ class Peers:
             if end["error"] is not None:
                 return RankError(**end["error"])
             path = self._end(node)
-            return RankError(rank=None, type="Stopped", message=f"host {node} was {end['state']}", log=str(path), time=path.stat().st_mtime)
+            return RankError(rank=None, type=STOPPED, message=f"host {node} was {end['state']}", log=str(path), time=path.stat().st_mtime)
         return None
 
     def ended(self, outcome: Outcome, attempt: int | None = None) -> None:

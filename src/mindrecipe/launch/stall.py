@@ -11,6 +11,8 @@ from mindrecipe.errors import UserError
 from mindrecipe.launch.plan import LaunchPlan
 from mindrecipe.measure.record import Event, StepRecord, read_steps
 
+STALLED = "Stalled"
+"""The type of the error."""
 _RECENT = 100
 _ENOUGH = 3  # steps: the first compiles, the second still fills caches
 LONGEST_PAUSE = 30.0

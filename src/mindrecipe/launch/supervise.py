@@ -20,7 +20,7 @@ from mindrecipe.launch.processes import Tree, send
 from mindrecipe.launch.ranks import Ranks
 from mindrecipe.launch.seen import Deaths, Ending, Seen
 from mindrecipe.launch.signals import StopSignals, exit_code
-from mindrecipe.launch.stall import clock_of
+from mindrecipe.launch.stall import STALLED, clock_of
 from mindrecipe.launch.watch import Watch
 from mindrecipe.measure.outcome import Outcome, RankError
 from mindrecipe.measure.record import StepRecord
@@ -142,7 +142,7 @@ class Supervisor:
         """The error of a job that hangs: which rank makes the others wait can't be seen from outside."""
         last = self._seen.steps[-1].step if self._seen.steps else 0
         message = f"no step for {passed:.0f} s after step {last}, more than {self._stall.allows}"
-        return RankError(rank=None, type="Stalled", message=message, log=str(self._plan.files.logs), time=time.time())
+        return RankError(rank=None, type=STALLED, message=message, log=str(self._plan.files.logs), time=time.time())
 
     def _finish(self, root_code: int | None, *, all_left: bool) -> Outcome | None:
         """All ranks said "done": wait for them to leave, but not for ever.

@@ -49,6 +49,12 @@ def mean_and_variance(values: Collection[float]) -> tuple[float, float]:
     return mean, math.fsum((value - mean) ** 2 for value in values) / len(values)
 
 
+def robust_deviation(values: Collection[float]) -> float:
+    """The standard deviation of ``values`` (at least one), from their median deviation: single outliers do not count."""
+    middle = statistics.median(values)
+    return 1.4826 * statistics.median(abs(value - middle) for value in values)
+
+
 def spikes(steps: Sequence[StepRecord], window: int = WINDOW) -> list[int]:
     """Steps whose loss stands out above the ``window`` before: more than six robust deviations over their median.
 
@@ -58,17 +64,15 @@ def spikes(steps: Sequence[StepRecord], window: int = WINDOW) -> list[int]:
     before: deque[float] = deque(maxlen=window)
     high: list[float] = []
     for record in steps:
-        if len(before) == window and math.isfinite(record.loss):
-            middle = statistics.median(before)
-            spread = 1.4826 * statistics.median(abs(value - middle) for value in before)
-            if record.loss - middle > _SPIKE * max(spread, _LEAST_SPREAD):
-                found.append(record.step)
-                high.append(record.loss)
-                if len(high) * 2 >= window:
-                    del found[-len(high) :]
-                    before.extend(high)
-                    high.clear()
-                continue  # one bad batch must not hide the next
+        known = len(before) == window and math.isfinite(record.loss)
+        if known and record.loss - statistics.median(before) > _SPIKE * max(robust_deviation(before), _LEAST_SPREAD):
+            found.append(record.step)
+            high.append(record.loss)
+            if len(high) * 2 >= window:
+                del found[-len(high) :]
+                before.extend(high)
+                high.clear()
+            continue  # one bad batch must not hide the next
         if math.isfinite(record.loss):
             high.clear()
             before.append(record.loss)

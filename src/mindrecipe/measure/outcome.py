@@ -8,6 +8,11 @@ from typing import Any
 STATES = ("completed", "interrupted", "failed", "diverged", "dry_run", "frozen")
 
 
+def who(rank: int | None) -> str:
+    """Whom an error is of, in words: see :attr:`RankError.who`."""
+    return "the launch" if rank is None else f"rank {rank}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankError:
     """What stopped one rank, in its own words.
@@ -28,7 +33,7 @@ class RankError:
     @property
     def who(self) -> str:
         """ "rank 1", or "the launch" where no rank is to blame."""
-        return "the launch" if self.rank is None else f"rank {self.rank}"
+        return who(self.rank)
 
     @property
     def first_line(self) -> str:

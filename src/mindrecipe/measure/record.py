@@ -87,9 +87,9 @@ class RankStep:
 class Usage:
     """What one rank and its host used since the sample before (``logs/rank_N.usage.jsonl``); null is "can't be told here".
 
-    ``cpu`` cores of this process, ``host_cpu`` cores of the whole host; ``rss`` and ``host_memory`` bytes in use; rates in bytes/s:
-    ``disk_read``, ``disk_write`` of this process, ``net_sent``, ``net_received`` of the host. ``npu`` is the share of its NPU's
-    cores that were busy.
+    ``cpu`` cores that this process used, ``host_cpu`` those that all processes of the host together used of the ``host_cores`` cores that
+    the run may use; ``rss`` and ``host_memory`` bytes in use; rates in bytes/s: ``disk_read``, ``disk_write`` of this process,
+    ``net_sent``, ``net_received`` of the host. ``npu`` is the share of its NPU's cores that were busy.
     """
 
     time: float
@@ -102,6 +102,7 @@ class Usage:
     net_sent: float
     net_received: float
     npu: float | None
+    host_cores: int | None = None  # runs of before it was recorded have as many as their machine (lock.json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,3 +38,11 @@ def mean_usage(samples: Sequence[Usage]) -> dict[str, float]:
         if values and name != "time":
             found[name] = statistics.fmean(values)
     return found
+
+
+def others_share(host: float, own: float, cores: float) -> float:
+    """Share (0 to 1) of ``cores`` that others used, where all processes used ``host`` of them and the run itself ``own``.
+
+    Clocks of the two tick apart, and are read apart: a little less than none is none, and more than all there is is all.
+    """
+    return min(1.0, max(0.0, (host - own) / cores))

@@ -25,7 +25,8 @@ def machine_of(example: Example) -> Machine:
     environment = dict(setting.split("=", 1) for setting in example.environment)
     around = _Supposed(example)
     npus = 8 if example.npu else 0
-    return replace(_MACHINE, environment=environment, packages=dict(example.packages), npu=example.npu, npu_count=npus, surroundings=around)
+    machine = replace(_MACHINE, npu=example.npu, npu_count=npus, cpu_count=example.cpu_count, surroundings=around)
+    return replace(machine, environment=environment, packages=dict(example.packages))
 
 
 class _Supposed(Unknown):

@@ -19,6 +19,7 @@ def written(example: Example) -> str:
     more += [f"{setting} set" for setting in example.environment] + [f"{name} {version} installed" for name, version in example.packages]
     more += [f"this host has no {name}, or it is taken" for name in example.lacks]
     more += [f"this host has {example.npu}"] if example.npu else []
+    more += [f"this host has {example.cpu_count} cores"] if example.cpu_count else []
     more += [f"{example.room / 2**30:g} GiB are free"] if example.room is not None else []
     return f"{example.text}   # {', '.join(more)}" if more else example.text
 

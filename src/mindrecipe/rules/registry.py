@@ -64,7 +64,8 @@ class Example:
     """A command line without its first word, as it is typed. ``rows``: of the training set, where the rule needs to know.
 
     Where the rule looks at the machine: ``environment``, variables that were set; ``packages``, what is installed; ``lacks``, paths,
-    modules and host names that are not there, and ports that are taken; ``room``, free bytes on its disks; ``npu``, its devices.
+    modules and host names that are not there, and ports that are taken; ``room``, free bytes on its disks; ``npu``, its devices;
+    ``cpu_count``, its cores.
     """
 
     text: str
@@ -74,6 +75,7 @@ class Example:
     lacks: tuple[str, ...] = ()
     room: int | None = None
     npu: str | None = None
+    cpu_count: int | None = None
 
     @property
     def overrides(self) -> list[str]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from mindrecipe.config.findings import Finding
 from mindrecipe.derive import Derived
 from mindrecipe.derive.checkpoint_size import checkpoint_bytes
+from mindrecipe.rules.native import section
 from mindrecipe.rules.registry import LARGE, TINY, Example, Problem, rule
 
-_OF_THIS_HOST = ("environment.paths", "environment.modules", "environment.port", "environment.host_name", "environment.disk")
+_CORES = "environment.cores"
+_OF_THIS_HOST = ("environment.paths", "environment.modules", "environment.port", "environment.host_name", "environment.disk", _CORES)
+_ELSEWHERE = ("ssh", "slurm", "simulate")  # launch modes whose ranks read no data on this host
 _HERE = "this host"
 
 
@@ -18,6 +22,11 @@ def of_the_run(findings: Iterable[Finding]) -> list[Finding]:
     words, before it starts anything.
     """
     return [finding for finding in findings if finding.rule not in _OF_THIS_HOST]
+
+
+def in_the_way(findings: Iterable[Finding]) -> list[Finding]:
+    """Those of ``findings`` that only a rank would find out as well, as errors: for a run that starts on this host."""
+    return [replace(finding, severity="error") for finding in findings if finding.rule == _CORES]
 
 
 @rule(
@@ -102,7 +111,7 @@ def port(d: Derived) -> Iterator[Problem]:
 def host_name(d: Derived) -> Iterator[Problem]:
     """The first host's name has no address, as seen from a host of the cluster."""
     launch = d.config.launch
-    told = launch.nodes > 1 and launch.mode not in ("simulate", "slurm") and _is_for_this_host(d)
+    told = launch.nodes > 1 and launch.mode not in ("simulate", "slurm") and d.is_for_this_machine
     if told and not d.machine.surroundings.knows(launch.master_addr):
         key = "launch.master_addr"
         yield Problem(f"{key}={launch.master_addr} is not known to {_HERE}", (key,), f"{key}=<a name or an IP address of the first host>")
@@ -121,7 +130,7 @@ def host_name(d: Derived) -> Iterator[Problem]:
 def disk(d: Derived) -> Iterator[Problem]:
     """The checkpoints to come need more than the disk has."""
     config = d.config
-    free = d.machine.surroundings.room(config.run.dir or config.run.root) if _is_for_this_host(d) else None
+    free = d.machine.surroundings.room(config.run.dir or config.run.root) if d.is_for_this_machine else None
     need = checkpoint_bytes(d)
     if free is not None and free < need:
         yield Problem(
@@ -131,5 +140,34 @@ def disk(d: Derived) -> Iterator[Problem]:
         )
 
 
-def _is_for_this_host(d: Derived) -> bool:
-    return d.hardware.target == "CPU" or d.machine.npu is not None
+@rule(
+    _CORES,
+    "warning",
+    "MindSpore refuses more threads of one operator than the host has cores, whichever of them a process may use",
+    outcome="stops",
+    source="run: num_parallel_workers exceeds the boundary between 1 and 2 (mindspore dataset/core/validator_helpers.py: cpu_count)",
+    reads="dataset: num_parallel_workers; launch: mode; native",
+    fails=[
+        Example(f"{TINY} dataset.num_parallel_workers=3", cpu_count=2),
+        Example(f"{TINY} native.train_dataset.data_loader.num_parallel_workers=3", cpu_count=2),
+        Example(f"{LARGE} dataset.num_parallel_workers=200", npu="ascend_910b", cpu_count=192),
+    ],
+    passes=[
+        Example(f"{TINY} dataset.num_parallel_workers=2", cpu_count=2),
+        Example(f"{LARGE} dataset.num_parallel_workers=64", cpu_count=2),
+        Example(f"{TINY} dataset.num_parallel_workers=64 launch=slurm", cpu_count=2),
+    ],
+)
+def cores(d: Derived) -> Iterator[Problem]:
+    """More threads are to read and batch than this host has cores."""
+    most = d.machine.cpu_count if d.is_for_this_machine else None
+    if most is None or d.config.launch.mode in _ELSEWHERE:
+        return
+    native = section(d.config.native, "train_dataset")
+    given = {"dataset.num_parallel_workers": d.config.dataset.num_parallel_workers}
+    if "num_parallel_workers" in native:
+        given = {"native.train_dataset.num_parallel_workers": native["num_parallel_workers"]}
+    given["native.train_dataset.data_loader.num_parallel_workers"] = section(native, "data_loader").get("num_parallel_workers")
+    for key, threads in given.items():
+        if type(threads) is int and threads > most:
+            yield Problem(f"{key}={threads}: {_HERE} has {most} core{'s' * (most > 1)}", (key,), f"{key}={most}")

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mindrecipe.errors import EXIT_FAILED, EXIT_OK
+from mindrecipe.measure.used import others_share
 from mindrecipe.worker import environment, guard, load, seeds
 from mindrecipe.worker.environment import Place
 from mindrecipe.worker.rundir import RunDir
@@ -177,33 +178,31 @@ def _timed(cell: Any, batch: Any) -> float:
 
 
 class _Usage:
-    """CPU time and memory of this process over a stretch of time, and how busy others kept the host meanwhile."""
+    """CPU time and memory of this process over a stretch of time, and how busy others kept its cores meanwhile."""
 
     def __init__(self, device_target: str) -> None:
+        from mindrecipe.worker import usage
         from mindrecipe.worker.memory import gauge
 
         self._memory = gauge(device_target, on=True)
         self._cpu_only = device_target == "CPU"
-        self._cpu, self._host = time.process_time(), _busy()
+        self._cores = usage.cores_of_the_run()
+        self._busy = partial(usage.busy_seconds, self._cores)
+        self._cpu, self._host = time.process_time(), self._busy()
 
     def since(self, seconds: float) -> dict[str, Any]:
-        """``cores`` busy on average since the start, the share of the host that ``others`` used, and the peak of ``memory_bytes``."""
+        """``cores`` busy on average since the start, the share that ``others`` used of those that this process may use, and the peak of
+        ``memory_bytes``."""
         import resource
 
-        own, host = time.process_time() - self._cpu, _busy() - self._host
+        own, host = time.process_time() - self._cpu, self._busy() - self._host
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return {
             "cores": own / seconds,
-            "others": max(0.0, host - own) / seconds / (os.cpu_count() or 1),
+            "others": others_share(host, own, len(self._cores) * seconds),
             "memory_bytes": peak if self._cpu_only else self._memory(),
             "host_peak_bytes": peak,
         }
-
-
-def _busy() -> float:
-    from mindrecipe.worker.usage import busy_seconds
-
-    return busy_seconds()
 
 
 if __name__ == "__main__":

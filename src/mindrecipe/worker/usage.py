@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 
 import psutil
 
 from mindrecipe.measure.record import Usage
+from mindrecipe.orphans import LAUNCHER
+
+_STAT = Path("/proc/stat")
+_IDLE = (3, 4)  # idle and iowait, of a core's fields: user, nice, system, idle, iowait, irq, softirq, steal
+_FIELDS = 8  # the guests' that follow are counted in user and nice already
 
 
 class Sampler:
@@ -26,6 +33,7 @@ class Sampler:
         self._interval = interval
         self._npu = npu if shutil.which("npu-smi") else None
         self._process = psutil.Process()
+        self._cores = cores_of_the_run()
         self._last = self._counters()
 
     def start(self) -> None:
@@ -52,6 +60,7 @@ class Sampler:
             net_sent=sent or 0.0,
             net_received=received or 0.0,
             npu=None if self._npu is None else npu_use(self._npu),
+            host_cores=len(self._cores),
         )
 
     def _run(self) -> None:
@@ -66,13 +75,32 @@ class Sampler:
         with contextlib.suppress(psutil.AccessDenied):  # some containers keep /proc/<pid>/io from us
             disk = self._process.io_counters()
             read, written = disk.read_bytes, disk.write_bytes
-        return time.monotonic(), own.user + own.system, busy_seconds(), net.bytes_sent, net.bytes_recv, read, written
+        return time.monotonic(), own.user + own.system, busy_seconds(self._cores), net.bytes_sent, net.bytes_recv, read, written
 
 
-def busy_seconds() -> float:
-    """CPU time of all processes of this host since it started."""
-    host = psutil.cpu_times()
-    return float(sum(host) - host.idle - getattr(host, "iowait", 0.0) - getattr(host, "guest", 0.0) - getattr(host, "guest_nice", 0.0))
+def cores_of_the_run() -> frozenset[int]:
+    """The cores of this host that the run may use: its launcher's, since msrun may have bound this rank to some of them
+    (launch.bind_core); this process's own without a launcher. A batch system, a container or taskset gives fewer than the host has."""
+    return frozenset(os.sched_getaffinity(int(os.environ.get(LAUNCHER) or 0)))
+
+
+def busy_seconds(cores: Collection[int], stat: Path = _STAT) -> float:
+    """CPU time that all processes of this host together have used of ``cores`` since it started.
+
+    Read by the cores' own numbers, which psutil's list leaves out: of cores that are switched off there is no line. Where one of ``cores``
+    has none, a container numbers its cores anew (lxcfs), and all that are listed are its own.
+    """
+    listed: dict[int, float] = {}
+    with stat.open(encoding="ascii") as lines:
+        for line in lines:
+            name, *ticks = line.split(maxsplit=_FIELDS + 1)
+            if not name.startswith("cpu"):
+                break
+            if name != "cpu":
+                fields = [int(each) for each in ticks[:_FIELDS]]
+                listed[int(name.removeprefix("cpu"))] = sum(fields) - sum(fields[place] for place in _IDLE)
+    counted = cores if listed.keys() >= set(cores) else listed
+    return sum(listed[core] for core in counted) / os.sysconf("SC_CLK_TCK")
 
 
 def npu_use(npu: int) -> float | None:

@@ -79,7 +79,9 @@ class DatasetConfig:
     drop_remainder: bool = knob(True, "Drop the last, incomplete batch of an epoch.")
     num_shards: int | None = knob(None, "Shards of the data; null: derived from the parallel mode.", ge=1)
     shard_id: int | None = knob(None, "Shard a rank reads; null: derived from its rank.", ge=0)
-    num_parallel_workers: int = knob(2, "Threads that read and batch.", ge=1)
+    num_parallel_workers: int | None = knob(
+        None, "Threads that read and batch, at most as many as the host has cores; null: 2, or 1 on a host of one core.", ge=1
+    )
     prefetch_size: int = knob(2, "Batches each operator of the pipeline keeps ready.", ge=1)
     columns: list[str] = knob(factory=list, doc="Columns to read from ready MindRecords; empty: those of the model family.")
     cache_dir: str | None = knob(None, "Where built MindRecords are kept; null: $MINDRECIPE_CACHE or ~/.cache/mindrecipe.")

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from mindrecipe.judge.diagnosis import words
-from mindrecipe.judge.diagnosis.oscillation import loss_oscillates
+from mindrecipe.judge.diagnosis.oscillation import detrended, loss_oscillates
 from mindrecipe.judge.diagnosis.overflow import bad_step
 from mindrecipe.judge.diagnosis.registry import LEAST_STEPS, Diagnosis, cause
 from mindrecipe.judge.recorded import Recorded
@@ -15,6 +15,13 @@ from mindrecipe.measure import curves
 from mindrecipe.measure.record import StepRecord
 
 FLAT, RISE, RISE_NATS, SPIKES = 0.01, 0.05, 0.2, 2
+#: standard errors of a mean of curves.WINDOW losses: the lowest of many such means lies three below their course by chance alone
+CHANCE = 6.0
+#: what gives a model its weights, besides checkpoint.resume: knobs, and mindformers' own keys
+_LOADS = (
+    "checkpoint.load", "native.load_checkpoint", "native.checkpoint.load_path", "native.model.model_config.checkpoint_name_or_path",
+    "model.extra.checkpoint_name_or_path",
+)  # fmt: skip
 _METRICS = "metrics.jsonl"
 
 
@@ -52,25 +59,38 @@ def loss_not_a_number(run: Recorded) -> Iterator[Diagnosis]:
 
 @cause
 def loss_rises(run: Recorded) -> Iterator[Diagnosis]:
-    """It had been lower: the rate is too high for what has been learnt."""
+    """It had been lower: the rate is too high for what has been learnt.
+
+    By more than single batches differ. Weights that were drawn at random give every batch the same loss: there, and only there, the first
+    loss alone says how low it was before the first update.
+    """
     finite = [record for record in run.steps if math.isfinite(record.loss)]
     if len(finite) < 2 * LEAST_STEPS or bad_step(run) is not None:
         return
-    means = [mean for mean, _ in curves.moving([record.loss for record in finite])][curves.WINDOW - 1 :]
-    first, best, last = finite[0].loss, min(means), means[-1]
-    at = finite[means.index(best) + curves.WINDOW - 1].step
-    if first < best:  # it never was as low again as before the first update
-        best, at = first, finite[0].step
+    losses = [record.loss for record in finite]
+    means = [mean for mean, _ in curves.moving(losses)][curves.WINDOW - 1 :]
+    best, last = min(means), means[-1]
+    at, of = finite[means.index(best) + curves.WINDOW - 1].step, f"means of {curves.WINDOW} steps"
+    if losses[0] < best and not _has_weights(run):  # it never was as low again as before the first update
+        best, at, of = losses[0], finite[0].step, f"before the first update; at the end the mean of {curves.WINDOW} steps"
     if last - best <= max(RISE * best, RISE_NATS):
+        return
+    chance = CHANCE * curves.robust_deviation(detrended(losses)) / math.sqrt(curves.WINDOW)
+    if last - best <= chance:
         return
     yield Diagnosis(
         cause="loss_rises",
         cost=0.95,
-        what=f"the loss rises: {best:.2f} at its best, {last:.2f} at the end (means of {curves.WINDOW} steps)",
+        what=f"the loss rises: {best:.2f} at its best, {last:.2f} at the end ({of})",
         evidence=f"{_METRICS}: best at step {at} of {finite[-1].step}",
-        threshold=f"{100 * RISE:.0f} % and {RISE_NATS} nats over its best",
+        threshold=f"{100 * RISE:.0f} % and {RISE_NATS} nats over its best, and {chance:.2f} ({CHANCE:g} standard errors of such a mean)",
         mend=words.mend(words.rate(run, 1 / 3), words.clip(run, 0.5)),
     )
+
+
+def _has_weights(run: Recorded) -> bool:
+    """Whether its weights were trained before: it goes on from another run's checkpoint (and has none of its steps), or loads them."""
+    return run.steps[0].step > 1 or any(words.value(run, key) for key in _LOADS)
 
 
 @cause

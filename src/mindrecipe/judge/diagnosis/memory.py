@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from mindrecipe.judge.diagnosis import words
 from mindrecipe.judge.diagnosis.registry import Diagnosis, cause
 from mindrecipe.judge.diagnosis.remedies import remedies
 from mindrecipe.judge.recorded import Recorded
+from mindrecipe.launch.disk import DISK_FULL
+from mindrecipe.launch.peers import STOPPED
+from mindrecipe.measure.outcome import who
 from mindrecipe.measure.tail import last_lines
 from mindrecipe.measure.view import text
 
@@ -24,6 +28,7 @@ _OUT = re.compile(
 )
 #: as launch/failure.py tells it
 _KILLED = re.compile("killed by SIGKILL")
+_LOG = re.compile(r"rank_(?P<rank>\d+)\.log")
 
 
 @cause
@@ -32,23 +37,34 @@ def out_of_memory(run: Recorded) -> Iterator[Diagnosis]:
     if run.summary.get("state") not in ("failed", "interrupted"):
         return
     for error in run.summary.get("errors") or ():
-        said = f"{error.get('type')} {error.get('message')} {error.get('traceback') or ''}"
-        lines = last_lines(run.path / "logs" / f"rank_{error.get('rank') or 0}.log", 200)
-        found = next((line for line in [said, *lines] if _OUT.search(line)), None)
-        if found is None:
-            continue
-        match = _OUT.search(found)
-        assert match is not None
-        yield Diagnosis(
-            cause="out_of_memory",
-            cost=1.0,
-            what=f"rank {error.get('rank') or 0} ended because it got no more memory",
-            evidence=f"logs/rank_{error.get('rank') or 0}.log: {found[max(0, match.start() - 40) : match.end() + 240].strip()}",
-            threshold="",
-            mend=words.mend(*remedies(run)),
-        )
-        return
+        for blamed, place, said in _said(run, error):
+            match = _OUT.search(said)
+            if match is None:
+                continue
+            yield Diagnosis(
+                cause="out_of_memory",
+                cost=1.0,
+                what=f"{who(blamed)} ended because it got no more memory",
+                evidence=f"{place}: {said[max(0, match.start() - 40) : match.end() + 240].strip()}",
+                threshold="",
+                mend=words.mend(*remedies(run)),
+            )
+            return
     yield from _killed(run)
+
+
+def _said(run: Recorded, error: Mapping[str, Any]) -> Iterator[tuple[int | None, str, str]]:
+    """What may tell of memory: whose it is, where it stands, the words. The error's own, then the last lines of its rank's log; of all
+    ranks' where the launch failed and does not know why (a job that hangs, an msrun that left)."""
+    rank = error.get("rank")
+    yield rank, "summary.json: errors", f"{error.get('type')} {error.get('message')} {error.get('traceback') or ''}"
+    if rank is None and error.get("type") in (DISK_FULL, STOPPED):
+        return
+    logs = run.path / "logs"
+    ranks = (int(found["rank"]) for log in logs.glob("rank_*.log") if (found := _LOG.fullmatch(log.name)))
+    for each in sorted(ranks) if rank is None else [int(rank)]:
+        log = logs / f"rank_{each}.log"
+        yield from ((each, f"logs/{log.name}", line) for line in last_lines(log, 200))
 
 
 def _killed(run: Recorded) -> Iterator[Diagnosis]:

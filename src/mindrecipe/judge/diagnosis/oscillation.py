@@ -35,8 +35,7 @@ def loss_oscillates(run: Recorded) -> Iterator[Diagnosis]:
     if len(late) < LEAST_STEPS or bad_step(run) is not None:
         return
     rest = detrended(late)
-    middle = statistics.median(rest)
-    spread = 1.4826 * statistics.median(abs(value - middle) for value in rest)
+    spread = curves.robust_deviation(rest)
     expected = ROWS / math.sqrt(int(run.derived.get("global_batch_size") or 1))
     level = statistics.median(late)
     lag, correlation = most_opposed(rest)

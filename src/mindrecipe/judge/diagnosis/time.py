@@ -25,7 +25,9 @@ def data_bound(run: Recorded) -> Iterator[Diagnosis]:
     if share is None or share <= DATA_BOUND:
         return
     data = run.config.get("dataset", {})
-    workers, prefetch = int(data.get("num_parallel_workers") or 1), int(data.get("prefetch_size") or 1)
+    machine, prefetch = run.lock.get("machine") or {}, int(data.get("prefetch_size") or 1)
+    workers = int(data.get("num_parallel_workers") or 1)
+    more = min(2 * workers, int(machine.get("cpu_count") or machine.get("cores") or workers))  # MindSpore refuses more than its cores
     slow = data.get("source") == "native" or words.value(run, "native.train_dataset.data_loader") is not None
     yield Diagnosis(
         cause="data_bound",
@@ -35,7 +37,7 @@ def data_bound(run: Recorded) -> Iterator[Diagnosis]:
         f"{1e3 * _mean(run, lambda record: record.step_time):.1f} ms a step",
         threshold=f"{100 * DATA_BOUND:.0f} %",
         mend=words.mend(
-            f"dataset.num_parallel_workers={2 * workers} dataset.prefetch_size={2 * prefetch}",
+            f"{f'dataset.num_parallel_workers={more} ' if more > workers else ''}dataset.prefetch_size={2 * prefetch}",
             "build the rows once into MindRecords, which are read fastest, in the place of a loader of your own" if slow else None,
         ),
     )
@@ -138,7 +140,7 @@ def noisy_machine(run: Recorded) -> Iterator[Diagnosis]:
     yield Diagnosis(
         cause="noisy_machine",
         cost=others,
-        what=f"other processes use {100 * others:.0f} % of this machine's cores",
+        what=f"other processes use {100 * others:.0f} % of the cores that the run may use",
         evidence="logs/rank_0.usage.jsonl: host_cpu less cpu, while it trained",
         threshold=f"{100 * NOISY:.0f} %",
         mend=_QUIET,

@@ -111,7 +111,7 @@ def figures(run: Recorded) -> list[tuple[str, str]]:
 
     rows: list[tuple[str, str | None]] = [
         ("state", str(summary.get("state", "unfinished"))),
-        ("steps", f"{len(run.steps)} of {summary.get('total_steps') or '?'}"),
+        ("steps", f"{run.reached} of {summary.get('total_steps') or '?'}"),
         ("final loss", told("final_loss", text.loss)),
         ("held-out loss", told("heldout_loss", text.loss)),
         ("perplexity", told("perplexity", text.quantity)),
@@ -172,7 +172,7 @@ def _usage(run: Recorded) -> dict[str, Curve]:
     start = samples[0].time
     kinds: dict[str, Callable[[Any], float | None]] = {
         "cores, this process": lambda sample: sample.cpu,
-        "cores, whole host": lambda sample: sample.host_cpu,
+        "cores, all processes": lambda sample: sample.host_cpu,
         "disk write, MiB/s": lambda sample: None if sample.disk_write is None else sample.disk_write / 2**20,
         "network sent, MiB/s": lambda sample: sample.net_sent / 2**20,
         "NPU, share": lambda sample: sample.npu,
