@@ -203,7 +203,7 @@ def test_rounds_say_how_much_processes_differ(tmp_path: Path) -> None:
         return together([compare(a, b, tolerances, paired=True) for b in sides], tolerances)
 
     assert told(rounds(1.2))["throughput"] == "worse"
-    assert told(rounds(1.06))["throughput"] == "unclear" and "--rounds 5" in rounds(1.06).why_not[0]
+    assert told(rounds(1.06))["throughput"] == "unclear" and "--rounds 8" in rounds(1.06).why_not[0]
     assert told(rounds(1.06, 0.94))["throughput"] == "unclear" and "more --rounds" in rounds(1.06, 0.94).why_not[0]
     assert rounds(1.01, 0.99, 1.0, 1.0, 1.01, 0.99, 1.0, 1.0).verdict == "same"
     assert told(rounds(1.06, 1.04, 1.07, 1.05, 1.05, 1.06))["throughput"] == "worse"

@@ -54,7 +54,7 @@ def bench(
     \b
     Examples:
       mindrecipe bench tiny_cpu "+recipe=tiny_cpu dataset.prefetch_size=16" --pairs 10
-      mindrecipe bench "+model=llama2_tiny amp=O0" "+model=llama2_tiny amp=O2" --pairs 20 --rounds 5
+      mindrecipe bench "+model=llama2_tiny amp=O0" "+model=llama2_tiny amp=O2" --pairs 20 --rounds 8
     """
     tolerances = thresholds.parse(threshold or ())
     for name in metric or ():

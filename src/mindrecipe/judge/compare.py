@@ -13,11 +13,11 @@ from typing import Any
 
 from mindrecipe.judge import figures
 from mindrecipe.judge.measured import Identity, Measured
-from mindrecipe.judge.verdicts import ALONE, Metric, alone, overall
+from mindrecipe.judge.verdicts import ALONE, ROUNDS, Metric, alone, overall
 
 EXIT_CODES = {"same": 0, "worse": 1, "better": 3, "not comparable": 4}
 DESPITE = ("hardware", "data")
-IN_ROUNDS = "`mindrecipe bench A B --rounds 5`"
+IN_ROUNDS = f"`mindrecipe bench A B {ROUNDS}`"
 ONE_EACH = (
     f"one process on each side: two of one recipe may differ in speed by {100 * ALONE:.0f} % for as long as they live, which their steps "
     f"can't show; less than that is told by {IN_ROUNDS}"

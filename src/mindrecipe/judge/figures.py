@@ -12,7 +12,7 @@ import numpy as np
 from mindrecipe.judge import bootstrap
 from mindrecipe.judge.bootstrap import Difference
 from mindrecipe.judge.measured import BLOCK, LAST, NOISY, Identity, Measured
-from mindrecipe.judge.verdicts import Metric, decide
+from mindrecipe.judge.verdicts import ROUNDS, Metric, decide
 
 Tolerances = Mapping[str, float]
 #: what helps where the batches of the last steps differ too much to tell
@@ -114,7 +114,7 @@ def speeds(a: Measured, b: Measured, tolerances: Tolerances, *, paired: bool) ->
         names = ("throughput", "step_p95", "cpu_time") if on_cpu else ("throughput", "step_p95")
         return [_untold(name, a.tokens_per_s if name == "throughput" else None, b.tokens_per_s if name == "throughput" else None,
                         tolerances, note) for name in names]  # fmt: skip
-    noisy, more = ("", "more --pairs, or --rounds 5") if paired else (_noise(a, b), "more steps, or in turns with `mindrecipe bench`")
+    noisy, more = ("", f"more --pairs, or {ROUNDS}") if paired else (_noise(a, b), "more steps, or in turns with `mindrecipe bench`")
     alike = a.tokens_per_step / b.tokens_per_step if a.tokens_per_step and b.tokens_per_step else 1.0
     took = bootstrap.difference(a.blocks, b.blocks, bootstrap.median, paired=paired)
     faster = Difference(*(1 / (alike * (1 + part)) - 1 for part in (took.value, took.high, took.low)))

@@ -16,7 +16,7 @@ from mindrecipe.judge.bootstrap import Difference
 from mindrecipe.judge.compare import Comparison
 from mindrecipe.judge.figures import LAST_LOSSES
 from mindrecipe.judge.measured import Measured
-from mindrecipe.judge.verdicts import Metric, alone, decide, overall
+from mindrecipe.judge.verdicts import ROUNDS, Metric, alone, decide, overall
 
 TIMES = ("throughput", "cpu_time", "step_p95", "memory")
 #: Student's t by degrees of freedom, at 1 - 0.05 / 8: the four of TIMES are judged at once, two-sided, and together they may be wrong
@@ -28,7 +28,7 @@ _BEYOND = 2.76
 def together(rounds: Sequence[Comparison], tolerances: Mapping[str, float]) -> Comparison:
     """The verdict over all ``rounds``: of times, memory and the final loss by the mean over rounds, of the rest the worst of any round."""
     if len(rounds) == 1:
-        return _judged(rounds[0], [alone(metric, "--rounds 5") for metric in rounds[0].metrics])
+        return _judged(rounds[0], [alone(metric, ROUNDS) for metric in rounds[0].metrics])
     metrics = []
     for name in dict.fromkeys(metric.name for found in rounds for metric in found.metrics):
         own = [metric for found in rounds for metric in found.metrics if metric.name == name]
