@@ -451,6 +451,27 @@ def test_the_hosts_end_with_the_one_that_started_them(tmp_path: Path, tool: Call
         time.sleep(0.05)
 
 
+def test_ctrl_c_reaches_a_host_that_starts_no_ranks_yet(tmp_path: Path, tool: Callable[[str, str], Path]) -> None:
+    """While its data is built, or it waits for the others: the shell of ssh has it in the background, where SIGINT is ignored."""
+    tool("ssh", LOCAL)
+    builds = "import time; from mindrecipe.cli.console import run_guarded; run_guarded(lambda: print('up', flush=True) or time.sleep(600))"
+    code = (
+        "import os, sys; from pathlib import Path; from mindrecipe.launch.ssh import SshJob, run; from mindrecipe.measure.view import make_view\n"
+        f"command = ('env', '{HANDED_OVER}=[]', sys.executable, '-c', {builds!r})\n"
+        f"job = SshJob(hosts=('a', 'b'), folder=Path({str(tmp_path)!r}), command=command, grace=500)\n"
+        "outcome = run(job, make_view('plain')); print(outcome.state, flush=True); sys.exit(outcome.exit_code)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert {process.stdout.readline().strip(), process.stdout.readline().strip()} == {"up", "b: up"}
+    process.send_signal(signal.SIGINT)
+    assert process.wait(200) == 130
+    said = process.stdout.read().splitlines()
+    process.stdout.close()
+    assert sorted(said) == ["b: interrupted", "interrupted", "interrupted"]
+
+
 @pytest.mark.parametrize(
     ("words", "lines"),
     [
