@@ -75,6 +75,14 @@ class Leave:
         message = f"host {rank // self._plan.devices_per_node} was lost before the work of its ranks was done: {how}"
         return RankError(rank=rank, type="Died", message=message, log=str(self._plan.files.rank_log(rank)), time=time.time())
 
+    def notes(self, code: int | None, *, left: bool) -> tuple[str, ...]:
+        """What is to be told of an end that is a good one."""
+        if code is None and not (left and self._plan.nodes == 1):
+            return (f"ranks did not leave within {self._clock() - self._heard:.0f} s of their end and were killed",)
+        if code:
+            return (f"{'the rank' if self._plan.is_local else 'msrun'}: {failure.describe_exit(code)} after the work was done",)
+        return ()
+
     @property
     def _unfinished(self) -> int | None:
         """For the first host: a rank that is not done, of a host that has come to the run directory."""
@@ -84,11 +92,3 @@ class Leave:
         missing = [rank for rank in range(self._plan.ranks) if rank not in self._seen.done]
         first = {rank // each: rank for rank in reversed(missing)}
         return next((rank for node, rank in sorted(first.items()) if node in self._peers.others and self._peers.sign_of_life(node)), None)
-
-    def notes(self, code: int | None, *, left: bool) -> tuple[str, ...]:
-        """What is to be told of an end that is a good one."""
-        if code is None and not (left and self._plan.nodes == 1):
-            return (f"ranks did not leave within {self._clock() - self._heard:.0f} s of their end and were killed",)
-        if code:
-            return (f"{'the rank' if self._plan.is_local else 'msrun'}: {failure.describe_exit(code)} after the work was done",)
-        return ()
