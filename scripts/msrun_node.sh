@@ -132,6 +132,12 @@ if ((node_rank == 0 && !alone)) && [[ -z $dry_run ]]; then
   "$python" -c 'import socket, sys; socket.create_server(("", int(sys.argv[1])))' "$port" 2>/dev/null ||
     refuse "port $port of this host is in use" "--port <a free one>"
 fi
+if ((nodes > 1)) && [[ -z $dry_run ]]; then
+  address=$("$python" -c 'import socket, sys; print(socket.getaddrinfo(sys.argv[1], None)[0][4][0])' "$master_addr" 2>/dev/null) ||
+    refuse "the host name $master_addr does not resolve" "--master-addr <IP address of the first host>"
+  [[ $address != 127.* && $address != ::1 ]] || refuse "other hosts can't reach --master-addr $master_addr, which is $address for this host" \
+    "--master-addr <IP address of the first host>, on every host"
+fi
 
 if [[ -z $threads && -z ${OMP_NUM_THREADS:-} && $target == CPU ]]; then
   cores=$(nproc)

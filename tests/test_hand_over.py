@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import shlex
 import signal
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from mends import quick
+from mindrecipe import hand_over
 from mindrecipe.config.overrides import normalize, plain
 from mindrecipe.config.search_path import use_config_dir
 from mindrecipe.errors import UserError
@@ -32,7 +34,7 @@ from mindrecipe.measure.view import make_view
 from mindrecipe.resume import decide
 from mindrecipe.run import Run
 from mindrecipe.runfiles import HANDED_OVER
-from test_resume import ready, saved
+from test_resume import SMALL, ready, saved
 
 SLURM = ["+model=llama2_7b", "parallel=semi_auto", "launch=slurm", "launch.nodes=2"]
 SSH = ["+model=llama2_tiny", "parallel=data", "launch=ssh", "launch.hosts=[192.0.2.1,me@192.0.2.2]", "launch.devices_per_node=1"]
@@ -78,7 +80,9 @@ def test_the_script_is_written_and_submitted(here: Path, tool: Callable[[str, st
 
 def test_what_the_script_runs_on_a_node(here: Path, tool: Callable[[str, str], Path]) -> None:
     """With an srun and a scontrol that say what they get: `train` with the node's rank and the master's address, resumable."""
-    tool("scontrol", "echo localhost; seq -f node%.0f 50000")  # far more than a pipe holds: its reader must not leave early
+    tool("scontrol", "echo node0; seq -f node%.0f 50000")  # far more than a pipe holds: its reader must not leave early
+    tool("getent", 'echo "10.0.0.7       STREAM $2"; seq -f "10.0.0.%.0f DGRAM" 50000')
+    tool("hostname", "echo 10.9.9.9")
     tool("srun", 'SLURM_NODEID=1 exec "${@:2}"')
     python = tool("python", 'printf "%s\\n" "$@"')
     Run.from_overrides([*SLURM, "launch.submit=false", "run.dir='a b'"]).launch()
@@ -86,10 +90,36 @@ def test_what_the_script_runs_on_a_node(here: Path, tool: Callable[[str, str], P
     text = script.read_text().replace(sys.executable, str(python))
     done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True, env={**os.environ, "SLURM_JOB_NODELIST": "x"})
     words = done.stdout.splitlines()
-    assert {"launch.node_rank=1", "launch.master_addr=127.0.0.1", "launch.nodes=2", "launch.mode=auto", "checkpoint.resume=auto"} <= set(
+    assert {"launch.node_rank=1", "launch.master_addr=10.0.0.7", "launch.nodes=2", "launch.mode=auto", "checkpoint.resume=auto"} <= set(
         words
     )
     assert f'run.dir="{here}/a b"' in words and "launch=slurm" not in words
+
+
+@pytest.mark.parametrize(
+    ("getent", "hostname", "address"),
+    [
+        ("echo '127.0.1.1 STREAM node0'", "echo 'fd00::1 10.0.0.8 172.17.0.1 '", "10.0.0.8"),
+        ("exit 2", "echo 10.0.0.9", "10.0.0.9"),
+        ("echo '127.0.1.1 STREAM node0'", "echo", None),
+        ("echo '127.0.1.1 STREAM node0'", "echo 'hostname: invalid option' >&2; exit 1", None),
+    ],
+)
+def test_the_address_of_the_first_node_is_one_that_others_reach(
+    here: Path, tool: Callable[[str, str], Path], getent: str, hostname: str, address: str | None
+) -> None:
+    """Debian maps a host's own name to 127.0.1.1, and the script asks for its own."""
+    tool("scontrol", "echo node0; echo node1")
+    tool("getent", getent)
+    tool("hostname", hostname)
+    tool("srun", 'echo "master: $MASTER"')
+    job = SlurmJob(name="x", nodes=2, folder=here, logs=here, command=("train",), resume="checkpoint.resume=auto")
+    environment = {**os.environ, "SLURM_JOB_NODELIST": "x"}
+    done = subprocess.run(["bash", "-c", job.script()], capture_output=True, text=True, check=False, env=environment)
+    if address is None:
+        assert (done.returncode, done.stdout) == (2, "") and "node0, has no IPv4 address that other nodes can reach" in done.stderr
+    else:
+        assert (done.returncode, done.stdout) == (0, f"master: {address}\n")
 
 
 @pytest.fixture
@@ -114,8 +144,8 @@ def starts(tool: Callable[[str, str], Path]) -> Callable[[Path], list[str]]:
 
 
 def handed_over(*overrides: str) -> Path:
-    """The script of a job of one node on CPU."""
-    ready("launch=slurm", "launch.submit=false", "launch.devices_per_node=1", *overrides).launch()
+    """The script of a job of one node on CPU, whose data is not built yet."""
+    quick("+model=llama2_tiny", *SMALL, "launch=slurm", "launch.submit=false", "launch.devices_per_node=1", *overrides).launch()
     (script,) = Path("runs/slurm").glob("*.sbatch")
     return script
 
@@ -139,15 +169,16 @@ def test_a_job_that_starts_again_goes_on_from_its_last_checkpoint(here: Path, st
         os.utime(path / "lock.json", (2e9 + step, 2e9 + step))
 
 
+@pytest.mark.parametrize("length", ["schedule.total_steps=50", "schedule.total_steps=null"])
 @pytest.mark.parametrize("named", ["path", "step"])
-def test_a_job_starts_from_a_named_place_once(here: Path, starts: Callable[[Path], list[str]], named: str) -> None:
+def test_a_job_starts_from_a_named_place_once(here: Path, starts: Callable[[Path], list[str]], named: str, length: str) -> None:
     """A second start loses nothing: neither what the first has trained, nor, where it left no checkpoint, the named place."""
     old = saved(ready(), here / "old", 10)
     saved(ready(), old, 20)
     given, mine = (["checkpoint.resume=old/checkpoint/rank_0/x_rank_0-1_10.ckpt", "run.dir=far"], here / "far")
     if named == "step":
         given, mine = ["checkpoint.resume=10", "run.dir=old"], here / "old-2"
-    script = handed_over(*given)
+    script = handed_over(*given, length)
 
     def start() -> Run:
         run = on_the_node(starts(script))
@@ -165,6 +196,27 @@ def test_a_job_starts_from_a_named_place_once(here: Path, starts: Callable[[Path
     require_dir(again)
     later = decide(again.derived)
     assert later.resume is not None and later.continues == mine and later.resume.step == 40
+
+
+@pytest.mark.parametrize("mode", ["slurm", "ssh"])
+def test_a_step_of_a_run_of_the_name_is_where_a_job_of_epochs_begins(here: Path, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without run.dir, and with steps that are counted once the data is there: not from that run's newest checkpoint."""
+    old = saved(ready(), here / "runs/llama2_tiny/x", 10)
+    saved(ready(), old, 20)
+    more = ["launch=ssh", "launch.hosts=[127.0.0.1]"] if mode == "ssh" else ["launch=slurm"]
+    words = [*more, "launch.devices_per_node=1", "launch.dry_run=true", "checkpoint.resume=10", "schedule.total_steps=null"]
+    quick("+model=llama2_tiny", *SMALL, *words).launch()
+    said = capsys.readouterr().out
+    assert f"checkpoint.resume={old}/checkpoint/rank_0/x_rank_0-1_10.ckpt" in said and f"run.dir={old}" not in said
+
+
+def test_a_run_directory_that_is_there_is_no_job_s_unless_it_is_to_go_on(here: Path) -> None:
+    """As everywhere else; the script of a job that has made it, submitted again, goes on (see above)."""
+    saved(ready(), here / "far", 10)
+    with pytest.raises(UserError, match="run directory .*far exists"):
+        handed_over("run.dir=far", "checkpoint.resume=never")
+    assert not (here / "runs").exists()
+    handed_over("run.dir=far", "checkpoint.resume=auto")
 
 
 def test_another_attempt_of_a_job_that_goes_on_from_a_named_place_keeps_it(here: Path) -> None:
@@ -304,6 +356,24 @@ def test_each_host_gets_its_rank(here: Path, capsys: pytest.CaptureFixture[str])
         Run.from_overrides([*SSH, "launch.hosts=[no.such.host.invalid,127.0.0.1]"]).launch()
 
 
+@pytest.mark.parametrize("more", [["launch.dry_run=true"], ["launch.freeze_only=true"]])
+def test_the_first_host_s_own_name_may_be_a_loopback_address_for_it(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    """Debian maps a host's own name to 127.0.1.1: the others are told an address of its interfaces."""
+    addresses = {"node0": "127.0.1.1", "node1": "192.0.2.2"}
+    monkeypatch.setattr(hand_over, "resolve", lambda name: ipaddress.ip_address(addresses[name]))
+    monkeypatch.setattr(hand_over, "own_addresses", lambda: ["fd00::7", "192.0.2.7", "127.0.0.1", "fe80::1"])
+    words = [*FREEZE, "launch=ssh", "launch.hosts=[me@node0,node1]", "run.dir=x"]
+    Run.from_overrides([word for word in words if "freeze_only" not in word] + more).launch()
+    said = capsys.readouterr().out
+    assert said.count("192.0.2.7") == 2 and "127.0.1.1" not in said
+    monkeypatch.setattr(hand_over, "own_addresses", lambda: ["127.0.0.1", "::1", "fe80::1"])
+    with pytest.raises(UserError, match="me@node0 is 127.0.1.1 for this host") as told:
+        Run.from_overrides([*SSH, "launch.hosts=[me@node0,node1]"]).launch()
+    assert told.value.mend == "launch.hosts=[<its address>,node1]"
+
+
 def job(tmp_path: Path, code: str, hosts: int = 2) -> SshJob:
     return SshJob(hosts=tuple(f"host{number}" for number in range(hosts)), folder=tmp_path, command=(sys.executable, "-c", code), grace=20)
 
@@ -379,6 +449,27 @@ def test_the_hosts_end_with_the_one_that_started_them(tmp_path: Path, tool: Call
     while not all((tmp_path / f"launch.node_rank={rank}").exists() for rank in (0, 1)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_ctrl_c_reaches_a_host_that_starts_no_ranks_yet(tmp_path: Path, tool: Callable[[str, str], Path]) -> None:
+    """While its data is built, or it waits for the others: the shell of ssh has it in the background, where SIGINT is ignored."""
+    tool("ssh", LOCAL)
+    builds = "import time; from mindrecipe.cli.console import run_guarded; run_guarded(lambda: print('up', flush=True) or time.sleep(600))"
+    code = (
+        "import os, sys; from pathlib import Path; from mindrecipe.launch.ssh import SshJob, run; from mindrecipe.measure.view import make_view\n"
+        f"command = ('env', '{HANDED_OVER}=[]', sys.executable, '-c', {builds!r})\n"
+        f"job = SshJob(hosts=('a', 'b'), folder=Path({str(tmp_path)!r}), command=command, grace=500)\n"
+        "outcome = run(job, make_view('plain')); print(outcome.state, flush=True); sys.exit(outcome.exit_code)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert {process.stdout.readline().strip(), process.stdout.readline().strip()} == {"up", "b: up"}
+    process.send_signal(signal.SIGINT)
+    assert process.wait(200) == 130
+    said = process.stdout.read().splitlines()
+    process.stdout.close()
+    assert sorted(said) == ["b: interrupted", "interrupted", "interrupted"]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from mindrecipe.derive.surroundings import resolve
 from mindrecipe.errors import EXIT_OK, UserError
 from mindrecipe.freeze import choose_dir, numbered
 from mindrecipe.launch import slurm, ssh
+from mindrecipe.launch.preconditions import own_addresses
 from mindrecipe.measure.outcome import Outcome
 from mindrecipe.measure.view import View
 from mindrecipe.paths import shipped
@@ -56,7 +58,7 @@ def by_hand(run: Run, path: Path) -> Iterator[str]:
     if launch.nodes == 1:
         yield shlex.join([str(scripts / "msrun_local.sh"), *words])
         return
-    master = launch.hosts[0].rpartition("@")[2] if launch.hosts else launch.master_addr
+    master = _master(launch.hosts) if launch.hosts else launch.master_addr
     for node in range(launch.nodes):
         yield f"# on {launch.hosts[node] if launch.hosts else f'host {node} of {launch.nodes}'}"
         where = ["--nodes", str(launch.nodes), "--node-rank", str(node), "--master-addr", master]
@@ -76,18 +78,20 @@ def _place(run: Run) -> _Place:
     """What each host is told, so that all mean the same, also when the job is started again.
 
     Hosts are given a run.dir, and look for earlier runs beside it only: "the runs of that name" are looked at here. A Slurm job that starts
-    from a named place gets a run directory of its own, which tells a first start from a later one.
+    from a named place gets a run directory of its own, which tells a first start from a later one; one that starts from scratch is refused
+    a run.dir that is there, as its script, which is to get on when it is requeued, would go on from it.
     """
     config = run.derived.config
     resume = config.checkpoint.resume
     given = Path(config.run.dir).expanduser().absolute() if config.run.dir is not None else None
-    if given is not None and (resume in _WORDS or config.launch.mode == "ssh"):
+    if given is not None and (resume in ("auto", "must") or config.launch.mode == "ssh"):
         return _Place(directory=given, resume=resume)
     if resume == "never" or not (resume in _WORDS or resume.isdigit()):
         return _Place(directory=choose_dir(run.derived), resume=resume)
     start = decide(run.derived)
     directory = choose_dir(run.derived) if given is None else numbered(given)
-    if run.derived.total_steps is None and start.continues is not None:  # whether it is finished is known once its data is built
+    if resume in _WORDS and run.derived.total_steps is None and start.continues is not None:
+        # whether it is finished is known once its data is built
         return _Place(directory=start.continues, resume=resume)
     if start.finished is not None and start.evaluates:  # the node that gets this directory makes the evaluation that is missing
         return _Place(directory=start.finished, resume="auto")
@@ -147,14 +151,8 @@ def _ssh(run: Run, place: _Place, view: View) -> Outcome:
     config = run.derived.config
     hosts = tuple(config.launch.hosts)
     for host in hosts:
-        name = host.rpartition("@")[2]
-        try:
-            resolve(name)
-        except OSError as fault:
-            raise UserError(
-                f"the host name {name} does not resolve", where=f"launch.hosts=[{','.join(hosts)}]", mend="an address"
-            ) from fault
-    master = str(resolve(hosts[0].rpartition("@")[2])) if len(hosts) > 1 else config.launch.master_addr
+        _address(host, hosts)
+    master = _master(hosts) if len(hosts) > 1 else config.launch.master_addr
     command = (*_command(run, place), f"checkpoint.resume={plain(place.resume)}", f"launch.master_addr={plain(master)}")
     job = ssh.SshJob(hosts=hosts, folder=Path.cwd(), command=command, grace=config.launch.stop_grace + 10)
     if config.launch.dry_run:
@@ -163,3 +161,30 @@ def _ssh(run: Run, place: _Place, view: View) -> Outcome:
             view.say(shlex.join(job.line(node)))
         return Outcome(state="dry_run", exit_code=EXIT_OK)
     return ssh.run(job, view)
+
+
+def _address(host: str, hosts: Sequence[str]) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address of one of launch.hosts, for this host. UserError where it has none."""
+    name = host.rpartition("@")[2]
+    try:
+        return resolve(name)
+    except OSError as fault:
+        raise UserError(f"the host name {name} does not resolve", where=f"launch.hosts=[{','.join(hosts)}]", mend="an address") from fault
+
+
+def _master(hosts: Sequence[str]) -> str:
+    """The address at which the others reach the first of ``hosts``. UserError where it has none.
+
+    /etc/hosts may map this host's own name to a loopback address (Debian: 127.0.1.1): then it is one of its interfaces.
+    """
+    address = _address(hosts[0], hosts)
+    if not address.is_loopback:
+        return str(address)
+    own = [each for each in map(ipaddress.ip_address, own_addresses()) if not (each.is_loopback or each.is_link_local)]
+    if not own:
+        raise UserError(
+            f"{hosts[0]} is {address} for this host, where other hosts can't reach it, and no interface of this host has another address",
+            where=f"launch.hosts=[{','.join(hosts)}]",
+            mend=f"launch.hosts=[{','.join(['<its address>', *hosts[1:]])}]",
+        )
+    return str(min(own, key=lambda each: each.version))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +52,9 @@ def test_what_can_not_be_read(mindrecipe: Command) -> None:
     Path("c.txt").write_text("some text\n" * 500, encoding="utf-8")
     said = mindrecipe("data", "check", TINY, "dataset=text", "dataset.files=[c.txt]")
     assert said.code == 2 and "not built yet" in said.err and "--build" in said.err
+    said = mindrecipe("data", "check", TINY, "dataset=text", "dataset.files=[c.txt]", "run.name='a b'")
+    _, _, pasted = said.err.partition("mend: mindrecipe ")
+    assert shlex.split(pasted) == ["data", "check", "--build", TINY.lstrip("+"), "dataset=text", "dataset.files=[c.txt]", "run.name='a b'"]
     said = mindrecipe("data", "chekc", TINY)
     assert said.code == 2 and "mindrecipe data check" in said.err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -44,6 +45,39 @@ def test_the_table_and_the_exit_code(here: Path, rows: list[Row], mindrecipe: Cl
     said = mindrecipe("drill", "+model=llama2_tiny", "--folder", "kept")
     assert said.code == 1 and "NO" in said.out and BAD.problem in said.out and f"runs: {here / 'kept'}" in said.out
     assert [each["fault"] for each in json.loads(mindrecipe("drill", "+model=llama2_tiny", "--json").out)] == ["worker", "save"]
+
+
+def test_runs_that_are_kept_are_named_however_it_ends(
+    here: Path, rows: list[Row], mindrecipe: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of a folder that the user has named, and of a temporary one: with --json, beside it."""
+    place = tmp_path / "drilled"
+
+    def make(prefix: str) -> str:
+        place.mkdir()
+        (place / "straight").mkdir()
+        return str(place)
+
+    monkeypatch.setattr(verb.tempfile, "mkdtemp", make)
+    rows += [BAD]
+    said = mindrecipe("drill", "+model=llama2_tiny", "--json")
+    assert said.code == 1 and json.loads(said.out)[0]["fault"] == "save" and said.err.splitlines() == [f"runs: {place}"]
+    assert place.exists()
+    shutil.rmtree(place)
+    rows[:] = [GOOD]
+    said = mindrecipe("drill", "+model=llama2_tiny", "--json")
+    assert said.code == 0 and said.err == "" and not place.exists(), "nothing is kept"
+
+    def stopped(*_: Any, **__: Any) -> Iterator[Row]:
+        yield GOOD
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verb, "run_drill", stopped)
+    said = mindrecipe("drill", "+model=llama2_tiny", "--json")
+    assert said.code == 130 and said.err.splitlines()[0] == f"runs: {place}"
+    shutil.rmtree(place)
+    said = mindrecipe("drill", "+model=llama2_tiny")
+    assert said.code == 130 and said.out.splitlines()[-1] == f"runs: {place}"
 
 
 def test_a_fault_that_could_not_be_made_is_told(here: Path, rows: list[Row], mindrecipe: Cli) -> None:

@@ -7,10 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
 import pytest
+
+from mindrecipe.cli.main import _ANSWERS
+from mindrecipe.cli.verbs import VERBS
 
 HERE = Path(__file__).resolve().parents[1]
 #: `train` but for its run, which prints long after its reader has left: the ranks are fake, the launcher and its view are not
@@ -58,6 +62,12 @@ def test_a_verdict_is_no_success_because_nobody_reads_it() -> None:
     program = f"'{sys.executable}' -c 'from mindrecipe.cli.main import main; main()' check +model=llama2_tiny run.seed=x 2>&1"
     line = f"{program} | true; exit ${{PIPESTATUS[0]}}"
     assert subprocess.run(["bash", "-c", line], env=environment(), timeout=300, check=False).returncode == 2
+
+
+def test_every_verb_whose_exit_code_is_a_verdict_outlives_its_readers() -> None:
+    """`mindrecipe import x.yaml --verify | head -1` is no proof because its reader has left."""
+    judges = {verb for verb, module in VERBS.items() if "raise typer.Exit(" in Path(str(find_spec(module).origin)).read_text()}  # type: ignore[union-attr]
+    assert "import" in judges and judges <= _ANSWERS
 
 
 SWEEP = """

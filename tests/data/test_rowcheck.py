@@ -112,6 +112,24 @@ def test_labels_that_are_left_out_may_be_anything(tmp_path: Path) -> None:
     assert report.finds == [] and report.tokens_read == 16
 
 
+@pytest.mark.parametrize("prompt", range(SEQ + 1))
+def test_a_prompt_of_any_length_is_no_shift(tmp_path: Path, prompt: int) -> None:
+    """Masked by its labels alone, as mindformers does: a row that a prompt fills trains on nothing, and is not called shifted."""
+    rows = [labelled(seed) for seed in range(40)]
+    rows[33]["labels"] = [-100] * prompt + rows[33]["labels"][prompt:]
+    finds = found(checked([write_record(tmp_path / "a.mindrecord", LABELLED, rows)], is_shifted=False))
+    assert finds == ({"no_target": (1, 33)} if prompt == SEQ else {})
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_labels_in_the_wrong_place_are_found_behind_a_prompt(tmp_path: Path, same: bool) -> None:
+    rows = [labelled(seed) for seed in range(40)]
+    rows[33]["labels"] = [-100] * 6 + (rows[33]["input_ids"][6:] if same else [VOCAB - 1] * (SEQ - 6))
+    (find,) = checked([write_record(tmp_path / "a.mindrecord", LABELLED, rows)], is_shifted=False).finds
+    assert (find.kind, find.places[0][1]) == ("shift", 33)
+    assert find.places[0][2] == ("its labels are its ids, not the next ids" if same else "no label is the id that follows")
+
+
 def test_copies_and_leaks(tmp_path: Path) -> None:
     first = shifted(tmp_path, [ids(seed) for seed in range(300)], "a.mindrecord")
     second = shifted(tmp_path, [ids(seed) for seed in (500, 7, 501, 7)], "b.mindrecord")

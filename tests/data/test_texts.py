@@ -125,5 +125,52 @@ def test_parquet_columns_are_checked(tmp_path: Path, field: str, said: str) -> N
 def test_what_is_no_parquet_is_told(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_text("not at all")
-    with pytest.raises(UserError, match="is not a Parquet file"):
+    with pytest.raises(UserError, match="the file is no Parquet, or damaged"):
         list(read_parquet(str(path), "text"))
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int32(), pa.string())])
+def test_a_parquet_column_that_is_not_utf8_is_told_with_its_row_group(tmp_path: Path, kind: pa.DataType) -> None:
+    path = str(tmp_path / "a.parquet")
+    words = [b"fine %d" % number for number in range(130)]
+    words[107] = b"caf\xe9"
+    table = pa.table({"text": pa.array(words, pa.binary()).view(pa.string())})
+    pq.write_table(table if kind == pa.string() else pa.table({"text": table["text"].dictionary_encode()}), path, row_group_size=50)
+    with pytest.raises(UserError, match="row group 2 .rows 100 to 129.: text that is not UTF-8: byte 0xe9") as caught:
+        list(read_parquet(path, "text"))
+    assert caught.value.where == path and "UTF-8" in str(caught.value.mend)
+
+
+def test_a_damaged_page_of_parquet_is_told_with_its_row_group(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": [prose(number, 40) for number in range(150)]}), path, row_group_size=50)
+    column = pq.ParquetFile(path).metadata.row_group(1).column(0)
+    start = column.dictionary_page_offset or column.data_page_offset
+    content = bytearray(path.read_bytes())
+    content[start : start + column.total_compressed_size] = b"\xff" * column.total_compressed_size
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="row group 1 .rows 50 to 99.: it can't be read") as caught:
+        list(read_parquet(str(path), "text"))
+    assert caught.value.where == str(path)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("parquet") / "a.parquet"
+    pq.write_table(pa.table({"n": list(range(60)), "text": [prose(number, 9) + "é数" for number in range(60)]}), path, row_group_size=20)
+    return path
+
+
+@settings(max_examples=150)
+@given(changes=st.dictionaries(st.integers(0, 1 << 13), st.integers(0, 255), min_size=1, max_size=4))
+def test_bytes_of_a_parquet_file_that_have_changed_give_text_or_one_message(sound: Path, changes: dict[int, int]) -> None:
+    content = bytearray(sound.read_bytes())
+    for place, value in changes.items():
+        content[place % len(content)] = value
+    damaged = sound.with_name("damaged.parquet")
+    damaged.write_bytes(content)
+    (file,) = stat_files([str(damaged)])
+    try:
+        assert text_bytes(file, "text") >= 0 and all(read_parquet(str(damaged), "text"))
+    except UserError as fault:
+        assert str(damaged) in f"{fault.what} {fault.where}" and "\n" not in fault.what

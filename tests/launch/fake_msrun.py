@@ -47,5 +47,5 @@ while True:
     if all(code == 0 for code in codes):
         break
     time.sleep(float(os.environ.get("FAKE_MSRUN_POLL", "1")))
-if scheduler is not None:
-    scheduler.wait()
+if scheduler is not None and scheduler.wait() != 0:
+    raise RuntimeError(f"Distributed job exited with exception. Please check logs in directory: {args.log_dir}.")

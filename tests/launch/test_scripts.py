@@ -337,6 +337,16 @@ def test_a_node_rank_beyond_the_hosts(frozen: Callable[..., Path], run_dir: Path
     assert "--node-rank 2 with --nodes 2" in said(script("msrun_node.sh", "--run-dir", run_dir, *where))[2]
 
 
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [("127.0.1.1", "which is 127.0.1.1 for this host"), ("localhost", "which is "), ("no.such.host.invalid", "does not resolve")],
+)
+def test_an_address_that_other_hosts_can_not_reach(frozen: Callable[..., Path], run_dir: Path, name: str, fault: str) -> None:
+    where = ["--nodes", 2, "--node-rank", 0, "--master-addr", name, "--port", free_port(), "--python", sys.executable]
+    code, out, err = said(script("msrun_node.sh", "--run-dir", frozen(nodes=2), *where))
+    assert (code, out) == (2, "") and fault in err and "mend: --master-addr <IP address of the first host>" in err
+
+
 def test_a_port_in_use_is_refused(frozen: Callable[..., Path], run_dir: Path) -> None:
     import socket
 
@@ -358,22 +368,39 @@ def test_help_names_every_option(name: str, without: set[str]) -> None:
     assert {option for option in options if option not in out} == without
 
 
-def test_the_sbatch_script_starts_each_node_with_its_rank(frozen: Callable[..., Path], run_dir: Path, tmp_path: Path) -> None:
-    """With an scontrol and an srun of the test's own; sbatch runs a copy of the script, elsewhere."""
+@pytest.mark.parametrize(
+    ("nodes", "getent", "hostname", "master"),
+    [
+        (2, "10.0.0.7 STREAM node0", "10.0.0.8 172.17.0.1", "10.0.0.7"),
+        (2, "127.0.1.1 STREAM node0", "10.0.0.8 172.17.0.1", "10.0.0.8"),
+        (2, "127.0.1.1 STREAM node0", "", None),
+        (1, "127.0.1.1 STREAM node0", "", "127.0.0.1"),
+    ],
+)
+def test_the_sbatch_script_starts_each_node_with_its_rank(
+    frozen: Callable[..., Path], run_dir: Path, tmp_path: Path, nodes: int, getent: str, hostname: str, master: str | None
+) -> None:
+    """With an scontrol and an srun of the test's own; sbatch runs a copy of the script, elsewhere. Debian has the node's name on 127.0.1.1."""
     folder = tmp_path / "slurm"
     folder.mkdir()
     (folder / "scontrol").write_text(
-        f'#!/bin/sh\nif [ "$2" = job ]; then echo "   Command={SCRIPTS}/slurm.sbatch"; else printf "localhost\\nnode1\\n"; fi\n'
+        f'#!/bin/sh\nif [ "$2" = job ]; then echo "   Command={SCRIPTS}/slurm.sbatch"; else printf "node0\\nnode1\\n"; fi\n'
     )
-    (folder / "srun").write_text('#!/usr/bin/env bash\nSLURM_NODEID=1 exec "${@:2}"\n')
+    (folder / "srun").write_text(f'#!/usr/bin/env bash\nSLURM_NODEID={nodes - 1} exec "${{@:2}}"\n')
+    (folder / "getent").write_text(f'#!/bin/sh\necho "{getent}"\n')
+    (folder / "hostname").write_text(f'#!/bin/sh\necho "{hostname}"\n')
     copy = folder / "slurm_script"
     copy.write_text((SCRIPTS / "slurm.sbatch").read_text())
     for path in folder.iterdir():
         path.chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "x"}
-    words = ["--run-dir", str(frozen(nodes=2)), "--python", sys.executable, "--dry-run", "--", "--bind_core=True"]
+    words = ["--run-dir", str(frozen(nodes=nodes)), "--python", sys.executable, "--dry-run", "--", "--bind_core=True"]
     done = subprocess.run(
-        [str(copy), *words], env={**environment, "SLURM_NNODES": "2"}, capture_output=True, text=True, check=False, timeout=300
+        [str(copy), *words], env={**environment, "SLURM_NNODES": str(nodes)}, capture_output=True, text=True, check=False, timeout=300
     )
+    if master is None:
+        assert (done.returncode, done.stdout) == (2, "") and "node0, has no IPv4 address that other nodes can reach" in done.stderr
+        return
     assert done.returncode == 0, done.stderr
-    assert {"--node_rank=1", "--worker_num=4", "--master_addr=127.0.0.1", "--bind_core=True"} <= set(done.stdout.split())
+    expected = {f"--node_rank={nodes - 1}", f"--worker_num={2 * nodes}", f"--master_addr={master}", "--bind_core=True"}
+    assert expected <= set(done.stdout.split())

@@ -68,7 +68,7 @@ def test_what_must_fail_fails_and_its_mends_work(rule: Rule, example: Example) -
         )
         assert where and (where.startswith(("command line: ", "the ")) or ".yaml:" in where)
     if rule.name in TO_FILL_IN:
-        assert all(re.search(r"=<.*>", finding.mend or "") for finding in found)
+        assert all(re.search(r"=\[?<.*>", finding.mend or "") for finding in found)
     elif rule.name in OUTSIDE:
         assert all(finding.mend for finding in found)
     elif rule.name in WIDE:

@@ -52,7 +52,7 @@ def test_a_log_without_the_peak_is_no_report(tmp_path: Path) -> None:
 
 
 def test_a_kept_report_comes_back_and_says_so(tmp_path: Path) -> None:
-    report.save(samples.rank_report(), tmp_path / "deep/rank_0.json")
+    report.save(samples.rank_report(), tmp_path, tmp_path / "deep/rank_0.json")
     assert report.load(tmp_path / "deep/rank_0.json") == dataclasses.replace(samples.rank_report(), reused=True)
     assert report.load(tmp_path / "rank_1.json") is None
 

@@ -19,6 +19,7 @@ from rich.text import Text
 from mindrecipe.cli.output import readers_are_outlived
 from mindrecipe.config.findings import Finding
 from mindrecipe.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError, UserErrors
+from mindrecipe.runfiles import HANDED_OVER
 
 #: what the flag --strict stands for
 STRICT = "rules.strict=true"
@@ -103,7 +104,10 @@ class Stopped(BaseException):
 
 @contextlib.contextmanager
 def _stop_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise :class:`Stopped`, as Ctrl-C raises KeyboardInterrupt; SIGHUP that nohup ignores stays ignored."""
+    """Let SIGTERM and SIGHUP raise :class:`Stopped`, as Ctrl-C raises KeyboardInterrupt; SIGHUP that nohup ignores stays ignored.
+
+    On a host of launch=ssh Ctrl-C does so too: it is passed on to us as SIGINT, which a shell lets its background jobs ignore.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -115,6 +119,8 @@ def _stop_signals() -> Iterator[None]:
     for number, previous in before.items():
         if previous is signal.SIG_DFL:
             signal.signal(number, stop)
+    if HANDED_OVER in os.environ and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from typing import Annotated
 
 import typer
@@ -62,7 +63,7 @@ def _known(run: Run) -> Run:
         return run.prepare()  # refuses it
     facts = api.lookup(data_spec(run.derived))
     if facts is None:
-        words = " ".join(run.provenance.overrides)
+        words = shlex.join(run.provenance.overrides)
         raise UserError("the data set is not built yet", mend=f"mindrecipe data check --build {words}")
     return run.with_dataset(facts)
 

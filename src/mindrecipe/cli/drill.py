@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from mindrecipe.cli.console import stderr
 from mindrecipe.drill import FAULTS, Hit, Row
 from mindrecipe.drill import drill as run_drill
 from mindrecipe.errors import EXIT_FAILED, UserError
@@ -64,20 +65,23 @@ def drill(
     if not as_json:
         head = _line(width, "fault", "at step", "detected in", "lost steps", "recovered in", "in a write", "identical")
         console.print(head, style="bold")
-    for row in run_drill(overrides, place, faults=asked, steps=steps, every=every, seed=seed):
-        rows.append(row)
-        if not as_json:
-            for line in _told(row, width):
-                console.print(line, style=None if row.good else "red")
-            if row.problem:
-                console.print(f"  {row.problem}", style="red")
-    if as_json:
-        print(json.dumps([asdict(row) for row in rows], indent=2))
-    good = all(row.good for row in rows)
-    if folder is None and good:
-        shutil.rmtree(place)
-    elif not as_json:
-        console.print(f"runs: {place}")
+    good = False
+    try:
+        for row in run_drill(overrides, place, faults=asked, steps=steps, every=every, seed=seed):
+            rows.append(row)
+            if not as_json:
+                for line in _told(row, width):
+                    console.print(line, style=None if row.good else "red")
+                if row.problem:
+                    console.print(f"  {row.problem}", style="red")
+        if as_json:
+            print(json.dumps([asdict(row) for row in rows], indent=2))
+        good = all(row.good for row in rows)
+    finally:  # also where it is stopped
+        if folder is None and (good or not any(place.iterdir())):
+            shutil.rmtree(place)
+        else:
+            (stderr() if as_json else console).print(f"runs: {place}")
     if not good:
         raise typer.Exit(EXIT_FAILED)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -58,6 +59,6 @@ def export(
 
 
 def _header(run: Run) -> str:
-    words = " ".join(run.provenance.overrides)
+    words = shlex.join(run.provenance.overrides)
     options = ", ".join(f"{group}={option}" for group, option in run.choices.items() if option not in ("None", None))
     return f"# mindformers 1.9.0 configuration, written by: mindrecipe export {words}\n# options: {options}\n"

@@ -15,7 +15,7 @@ from mindrecipe.errors import EXIT_OK
 
 #: verbs that train, or whose exit code is a verdict: a reader that leaves (`mindrecipe compare | tee log`) makes no success of it
 _ANSWERS = {"bench", "check", "compare", "data", "diagnose", "diff", "doctor", "drill", "evaluate", "grid", "ladder", "plan", "scale"}
-_ANSWERS |= {"simulate"}
+_ANSWERS |= {"import", "simulate"}
 
 
 def _version(wanted: bool) -> None:

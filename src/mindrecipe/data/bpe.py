@@ -8,12 +8,11 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mindrecipe.data.pieces import pieces
+from mindrecipe.data.shared import put_text, shared_folder
 from mindrecipe.data.spec import DataSpec
 from mindrecipe.data.split import Corpus
 from mindrecipe.data.texts import text_bytes
@@ -88,12 +87,7 @@ def cached_bpe(spec: DataSpec, corpus: Corpus, on_characters: Callable[[int, int
     path = Path(spec.cache_dir, "tokenizers", f"{bpe_key(spec, corpus)}.json")
     if path.exists():
         return path.read_text(encoding="utf-8")
+    shared_folder(spec.cache_dir, path.parent.name)
     text = train_bpe(spec, _sample(spec, corpus, on_characters))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem}.", suffix=".tmp")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    put_text(spec.cache_dir, path, text)
     return text

@@ -23,6 +23,7 @@ from mindrecipe.data.entropy import UnigramCounts, unigram_entropy
 from mindrecipe.data.mindrecord import RowWriter, load_mindspore
 from mindrecipe.data.pack import Ids, Packer, padded_row
 from mindrecipe.data.progress import ProgressWriter
+from mindrecipe.data.shared import usable
 from mindrecipe.data.spec import COLUMNS, DataFacts, DataSpec
 from mindrecipe.data.split import Corpus, find_corpus
 from mindrecipe.data.streams import private_stdout
@@ -147,7 +148,7 @@ def build_entry(spec: DataSpec, report: ProgressWriter) -> str:
     """Build the data set of ``spec`` unless the cache has it; returns its key. Raises UserError for faults of files, ids and disk."""
     corpus = find_corpus(spec, look_inside=False, on_bytes=lambda read, total: report("hash", read, total))
     key = key_of(spec, corpus)
-    with locked(spec.cache_dir, key, lambda: report("wait", 0, 0)):
+    with usable(spec.cache_dir), locked(spec.cache_dir, key, lambda: report("wait", 0, 0)):
         if read_entry(spec.cache_dir, key) is not None:
             return key
         remove_leftovers(spec.cache_dir, key)

@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 
 from mindrecipe.data.bpe import bpe_key
 from mindrecipe.data.digests import sha256_of
+from mindrecipe.data.shared import shared_folder
 from mindrecipe.data.spec import DataFacts, DataSpec
 from mindrecipe.data.split import Corpus
 from mindrecipe.data.vocabulary import read_tokenizer_json
@@ -106,9 +107,7 @@ def locked(cache_dir: str, key: str, on_wait: Callable[[], None]) -> Iterator[No
 
 
 def _lock(cache_dir: str, key: str) -> FileLock:
-    folder = Path(cache_dir, "locks")
-    folder.mkdir(parents=True, exist_ok=True)
-    return FileLock(folder / f"{key}.lock", mode=0o666)
+    return FileLock(shared_folder(cache_dir, "locks") / f"{key}.lock", mode=0o666)
 
 
 def remove_leftovers(cache_dir: str, own_key: str) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from mindrecipe.data.shared import put_text, shared_folder
 from mindrecipe.data.sources import SourceFile
 
 CHUNK = 1 << 20
@@ -46,13 +45,9 @@ def _read_memo(memo: Path) -> dict[str, list[int | str]]:
     return known if isinstance(known, dict) else {}
 
 
-def _write_memo(memo: Path, known: dict[str, list[int | str]]) -> None:
+def _write_memo(cache_dir: str, memo: Path, known: dict[str, list[int | str]]) -> None:
     try:
-        memo.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=memo.parent, prefix=f"{memo.stem}.", suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(known, file)
-        os.replace(temporary, memo)
+        put_text(cache_dir, shared_folder(cache_dir, memo.parent.name) / memo.name, json.dumps(known))
     except OSError:
         # a read-only or full cache can still be read: the memo only saves time, and building checks that it can write
         return
@@ -79,5 +74,5 @@ def digests_of(files: Sequence[SourceFile], cache_dir: str, on_bytes: Callable[[
         if now - file.mtime_ns > SETTLED_NS:
             fresh[file.path] = [file.size, file.mtime_ns, digests[file.path]]
     if fresh != known:
-        _write_memo(memo, fresh)
+        _write_memo(cache_dir, memo, fresh)
     return digests

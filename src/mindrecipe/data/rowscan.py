@@ -121,11 +121,11 @@ def _labels(found: Scanned, path: str, row: int, columns: list[npt.NDArray[np.ge
         at = int(np.argmax(outside))
         what = f"label {labels[at]} at position {at} is outside the model's 0..{wanted.vocab_size - 1} and not masked"
         found.find("labels", path, row, what)
-    both = counts[:-1]
-    if both.any() and not (labels[:-1] == ids[1:])[both].any() and len(ids) > 2:
-        same = bool((labels == ids)[counts].all())
-        found.find("shift", path, row, "its labels are its ids, not the next ids" if same else "no label is the id that follows")
     trains: npt.NDArray[np.bool_] = counts & (labels != IGNORED)
+    both = trains[:-1]
+    if both.any() and not (labels[:-1] == ids[1:])[both].any() and len(ids) > 2:
+        same = bool((labels == ids)[trains].all())
+        found.find("shift", path, row, "its labels are its ids, not the next ids" if same else "no label is the id that follows")
     return trains
 
 

@@ -6,6 +6,7 @@ Texts that are empty or blank are passed over. Every fault is a UserError that n
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -103,15 +104,14 @@ def open_parquet(path: str, field: str) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with _told(path, "the file is no Parquet, or damaged"):
         # buffer_size: pages are read as they are needed, not a whole column chunk
         file = pq.ParquetFile(path, buffer_size=1 << 20)
-    except pa.ArrowInvalid as error:
-        raise UserError(f"{path} is not a Parquet file: {error}", where=path) from None
-    schema = file.schema_arrow
-    if field not in schema.names:
-        names = ", ".join(schema.names) or "none"
-        raise UserError(f"{path} has no column {field!r}; its columns: {names}", where=path, mend="dataset.text_field=<one of them>")
+        schema = file.schema_arrow
+        names = schema.names
+    if field not in names:
+        known = ", ".join(names) or "none"
+        raise UserError(f"{path} has no column {field!r}; its columns: {known}", where=path, mend="dataset.text_field=<one of them>")
     kind = schema.field(field).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
@@ -122,15 +122,42 @@ def open_parquet(path: str, field: str) -> Any:
 def read_parquet(path: str, field: str) -> Iterator[str]:
     """The texts of the column ``field``; null and blank texts are passed over."""
     with open_parquet(path, field) as file:
-        for batch in file.iter_batches(batch_size=PARQUET_ROWS, columns=[field], use_threads=False):
-            yield from (text for text in batch.column(0).to_pylist() if text and not text.isspace())
+        row = 0
+        for group in range(file.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            place = f"row group {group} (rows {row} to {row + rows - 1})"
+            for texts in _row_group(file, path, field, group, place):
+                yield from (text for text in texts if text and not text.isspace())
+            row += rows
+
+
+def _row_group(file: Any, path: str, field: str, group: int, place: str) -> Iterator[list[str | None]]:
+    """A few rows at a time."""
+    with _told(path, place):
+        for batch in file.iter_batches(batch_size=PARQUET_ROWS, row_groups=[group], columns=[field], use_threads=False):
+            yield batch.column(0).to_pylist()
+
+
+@contextlib.contextmanager
+def _told(path: str, place: str) -> Iterator[None]:
+    """Make a UserError of what pyarrow raises where bytes of a Parquet file are damaged, or no text."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        what = f"{path}: {place}: text that is not UTF-8: byte 0x{error.object[error.start]:02x}"
+        raise UserError(what, where=path, mend="the file written anew, with text in UTF-8") from None
+    except (OSError, pa.ArrowException) as error:
+        why = next(iter(str(error).splitlines()), type(error).__name__)
+        raise UserError(f"{path}: {place}: it can't be read: {why}", where=path, mend="the file anew: this one is damaged") from None
 
 
 def text_bytes(file: SourceFile, field: str) -> int:
     """About how many bytes of text a file holds (a Parquet column is compressed: its own count), without reading it."""
     if file.suffix != ".parquet":
         return file.size
-    with open_parquet(file.path, field) as parquet:
+    with open_parquet(file.path, field) as parquet, _told(file.path, "its description"):
         groups = (parquet.metadata.row_group(number) for number in range(parquet.metadata.num_row_groups))
         columns = (group.column(number) for group in groups for number in range(group.num_columns))
         return sum(column.total_uncompressed_size for column in columns if column.path_in_schema == field)

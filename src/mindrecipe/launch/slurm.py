@@ -18,10 +18,17 @@ from mindrecipe.errors import UserError
 NOTICE = 120
 """Seconds before its end at which Slurm is asked to tell the job."""
 
-# Each reader takes all it is given: with pipefail, a `head` that leaves early would end the job, as its writer dies of SIGPIPE
+# Each reader takes all it is given: with pipefail, a `head` that leaves early would end the job, as its writer dies of SIGPIPE.
+# The script runs on the first node, whose own name /etc/hosts may map to 127.0.1.1 (Debian does): then it is the first of its interfaces.
+# scripts/slurm.sbatch has the same lines
 _MASTER = """\
-MASTER=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
-MASTER=$(getent ahostsv4 "$MASTER" | awk 'NR == 1 { print $1 }')
+NODE=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
+MASTER=$({ getent ahostsv4 "$NODE" || true; hostname -I | tr ' ' '\\n' || true; } |
+  awk '$1 ~ /^[0-9.]+$/ && $1 !~ /^127\\./ && !found++ { print $1 }')
+if [ -z "$MASTER" ]; then
+  echo "the first node, $NODE, has no IPv4 address that other nodes can reach (asked: getent ahostsv4 $NODE, hostname -I)" >&2
+  exit 2
+fi
 export MASTER"""
 
 

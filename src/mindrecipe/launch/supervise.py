@@ -14,6 +14,7 @@ from dataclasses import replace
 from mindrecipe.errors import EXIT_FAILED, EXIT_OK
 from mindrecipe.launch import failure
 from mindrecipe.launch.disk import DISK_FULL, DiskWatch
+from mindrecipe.launch.leave import Leave
 from mindrecipe.launch.peers import Peers
 from mindrecipe.launch.plan import LaunchPlan
 from mindrecipe.launch.processes import Tree, send
@@ -30,7 +31,6 @@ POLL = 0.15
 SETTLE = 0.3  # after the first error: ranks that failed in the same moment get to say so, and the earliest is the cause
 EXIT_CODE_WAIT = 1.5  # msrun looks at its ranks once a second; once it has, only it can say how one ended
 AT_ONCE = 3.0  # Ctrl-C kills the ranks: mindspore's data pipeline would make a SIGTERM of it, and they would save first
-LINGER = 30.0  # a rank that has said "done" may take this long to close its libraries
 
 
 class Supervisor:
@@ -46,7 +46,7 @@ class Supervisor:
         self._seen = Seen()
         self._alive = time.time()
         self._deaths: Deaths | None = None
-        self._done_since: float | None = None
+        self._leave = Leave(plan, self._seen, peers)
         self._stall = clock_of(plan)
         self._disk = DiskWatch(plan.run_dir, plan.disk_low, plan.disk_action)
 
@@ -88,8 +88,8 @@ class Supervisor:
                 self._deaths = Deaths(late, now, time.monotonic(), frozenset(told))
         if self._seen.errors:
             return self._fail(ranks)
-        if self._seen.done >= set(self._plan.local_ranks):
-            if (finished := self._finish(root_code, all_left=ended >= set(self._plan.local_ranks))) is not None:
+        if self._done:
+            if (finished := self._finish(ranks, root_code, left=ended >= set(self._plan.local_ranks))) is not None:
                 return finished
             return None if (elsewhere := self._peers.stopped()) is None else self._follow(elsewhere, ranks)
         if self._deaths is not None:
@@ -105,6 +105,11 @@ class Supervisor:
             return self._fail(ranks)
         return None if (elsewhere := self._peers.stopped()) is None else self._follow(elsewhere, ranks)
 
+    @property
+    def _done(self) -> bool:
+        """Whether all of this host's ranks have said so."""
+        return self._seen.done >= set(self._plan.local_ranks)
+
     def _follow(self, told: RankError, ranks: Ranks) -> Outcome:
         """Another host has stopped short of the job's end."""
         self._seen.errors.append(told)
@@ -119,6 +124,8 @@ class Supervisor:
             else:
                 self._stall.event(item)
                 self._view.event(item)
+        if news.events:
+            self._leave.heard()
         for event in news.events:
             if event.phase == "train" and self._seen.first_step is None:
                 self._seen.first_step = event.time
@@ -144,22 +151,16 @@ class Supervisor:
         message = f"no step for {passed:.0f} s after step {last}, more than {self._stall.allows}"
         return RankError(rank=None, type=STALLED, message=message, log=str(self._plan.files.logs), time=time.time())
 
-    def _finish(self, root_code: int | None, *, all_left: bool) -> Outcome | None:
-        """All ranks said "done": wait for them to leave, but not for ever.
-
-        Once they have left nothing is waited for on a single host: msrun and its scheduler have nothing to save. On several the
-        scheduler is, since ranks elsewhere take their leave with it.
-        """
-        self._done_since = self._done_since or time.monotonic()
-        left = root_code is not None or (all_left and self._plan.nodes == 1)
-        if not left and time.monotonic() - self._done_since < LINGER:
+    def _finish(self, ranks: Ranks, root_code: int | None, *, left: bool) -> Outcome | None:
+        """All ranks of this host said "done": wait for them, and for those of other hosts, to leave, but not for ever."""
+        if self._leave.waits(root_code, left=left):
             return None
-        notes: tuple[str, ...] = ()
-        if not left:
-            notes = (f"ranks did not leave within {LINGER:.0f} s of their end and were killed",)
-        elif root_code:
-            notes = (f"{'the rank' if self._plan.is_local else 'msrun'}: {failure.describe_exit(root_code)} after the work was done",)
-        return Outcome(state="completed", exit_code=EXIT_OK, notes=notes)
+        self._read(everywhere=True)
+        if (lost := self._leave.lost(root_code)) is not None:
+            self._seen.errors.append(lost)
+        if self._seen.errors:
+            return self._fail(ranks)
+        return Outcome(state="completed", exit_code=EXIT_OK, notes=self._leave.notes(root_code, left=left))
 
     def _bury(self, ranks: Ranks, deaths: Deaths) -> Outcome | None:
         """Something ended that should not have: give msrun its second to say how, then name the one to blame."""
@@ -210,7 +211,8 @@ class Supervisor:
         """SIGTERM: ask the ranks to save and leave, wait ``stop_grace`` seconds, kill. Ctrl-C: they end at once, with the last checkpoint.
         A second signal kills at once.
 
-        msrun is frozen first: it would kill the ranks that still save when the quickest has left.
+        msrun is frozen first: it would kill the ranks that still save when the quickest has left. Where this host's ranks are done already,
+        the scheduler stays for those of other hosts as long.
         """
         number, count = self._signals.received[0], len(self._signals.received)
         saves = number == signal.SIGTERM
@@ -223,13 +225,16 @@ class Supervisor:
             root.send_signal(signal.SIGSTOP)
         send(living.values(), signal.SIGTERM if saves else signal.SIGKILL)
         deadline = time.monotonic() + (self._plan.stop_grace if saves else min(self._plan.stop_grace, AT_ONCE))
-        while ranks.living() and time.monotonic() < deadline and len(self._signals.received) == count:
+        self._read()
+        while ranks.living() or (saves and self._done and self._leave.others_work):
+            if time.monotonic() > deadline or len(self._signals.received) > count:
+                break
             time.sleep(POLL / 3)
             self._read()
             self._view.tick()
         killed = sorted(ranks.living())
-        self._read()
-        if self._seen.done >= set(self._plan.local_ranks):
+        self._read(everywhere=True)
+        if self._done and not self._leave.others_work:
             return Outcome(state="completed", exit_code=EXIT_OK)
         notes = (f"did not stop in time and was killed: {', '.join(f'rank {rank}' for rank in killed)}",) if killed else ()
         return Outcome(state="interrupted", exit_code=exit_code(number), stopped=tuple(sorted(living)), notes=notes)

@@ -102,14 +102,23 @@ def simulate(d: Derived) -> Iterator[Problem]:
     "other hosts can't reach a loopback address",
     outcome="stops",
     source="mindspore parallel/cluster/run.py: the scheduler listens at master_addr",
-    reads="launch: master_addr mode nodes",
-    fails=[f"{LARGE} launch.nodes=2", f"{LARGE} launch.nodes=2 launch.master_addr=localhost"],
+    reads="launch: hosts master_addr mode nodes",
+    fails=[
+        f"{LARGE} launch.nodes=2",
+        f"{LARGE} launch.nodes=2 launch.master_addr=localhost",
+        f"{TINY} launch=ssh launch.hosts=[localhost,b] parallel=data launch.devices_per_node=1",
+    ],
     passes=[f"{LARGE} launch.nodes=2 launch=simulate", f"{LARGE} launch.nodes=2 launch.master_addr=host-0"],
 )
 def master_addr(d: Derived) -> Iterator[Problem]:
     """Several hosts are to meet at an address that only the first can reach."""
     launch = d.config.launch
-    if launch.nodes > 1 and launch.mode not in ("simulate", "slurm") and _is_loopback(launch.master_addr):
+    if launch.nodes < 2 or launch.mode in ("simulate", "slurm") or not _is_loopback(launch.master_addr):
+        return
+    if launch.mode == "ssh":
+        mend = shlex.quote(f"launch.hosts=[{','.join(['<its address>', *launch.hosts[1:]])}]")
+        yield Problem(f"the first of launch.hosts is {launch.hosts[0]}", ("launch.hosts",), mend)
+    else:
         yield Problem(
             f"launch.master_addr={launch.master_addr} with launch.nodes={launch.nodes}",
             ("launch.master_addr", "launch.nodes"),

@@ -115,7 +115,7 @@ class Pool:
             raise Failed(_why(self._job, ended))
         stage = self._job.stage_of(ended.rank)
         taken = report.take(ended.rank, stage, self._job.run_dir, seconds=ended.seconds, host_bytes=ended.host_bytes)
-        report.save(taken, self._job.kept(ended.rank, self._version))
+        report.save(taken, self._job.cache, self._job.kept(ended.rank, self._version))
         self._tell(taken)
         return taken
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mindrecipe.data.shared import put_text, shared_folder, usable
 from mindrecipe.measure import holdings
 from mindrecipe.measure.holdings import Holdings
 from mindrecipe.simulate import collectives
@@ -85,12 +85,11 @@ def take(rank: int, stage: int, run_dir: Path, *, seconds: float, host_bytes: in
     )
 
 
-def save(report: RankReport, path: Path) -> None:
-    """Write a rank's report: whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(json.dumps(asdict(report)) + "\n", encoding="utf-8")
-    os.replace(fresh, path)
+def save(report: RankReport, cache: Path, path: Path) -> None:
+    """Write a rank's report to its place in the cache: whole or not at all."""
+    with usable(cache):
+        shared_folder(cache, *path.parent.relative_to(cache).parts)
+        put_text(cache, path, json.dumps(asdict(report)) + "\n")
 
 
 def load(path: Path) -> RankReport | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from mindrecipe.data.cache import ensure_writable
+from mindrecipe.data.shared import shared_folder, usable
 from mindrecipe.launch.signals import StopSignals
 from mindrecipe.measure.view.base import View
 from mindrecipe.simulate import faults, standin, table
@@ -17,6 +19,9 @@ REPORT = "simulation.json"
 def ready(job: Job, view: View) -> standin.StandIn:
     """The stand-in for CANN, and everything else that can be known to fail before a run directory is made: UserError."""
     job.require_possible()
+    ensure_writable(str(job.cache))
+    with usable(job.cache):
+        shared_folder(job.cache, "simulation", "reports")
     return standin.stand_in(job.cache, lambda: view.note("making a stand-in for CANN (once)"))
 
 

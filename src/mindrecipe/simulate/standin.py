@@ -24,6 +24,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from mindrecipe.data.shared import shared_folder, usable
 from mindrecipe.errors import UserError
 from mindrecipe.simulate import symbols
 
@@ -77,10 +78,10 @@ def stand_in(cache: Path, on_make: Callable[[], None] = lambda: None) -> StandIn
             mend="pip install mindspore==2.9.0; or on a machine with CANN: msrun --sim_level=1 with the exported YAML",
         )
     # `cann` is looked for in the path by MindSpore's check of its environment
-    root = cache / "simulation" / f"mindspore-{version}-{_own_digest()}" / "cann"
+    place = ("simulation", f"mindspore-{version}-{_own_digest()}")
+    root = cache.joinpath(*place, "cann")
     if not root.exists():
-        root.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(root.parent / "making.lock"):
+        with usable(cache), FileLock(shared_folder(cache, *place) / "making.lock", mode=0o666):
             if not root.exists():
                 on_make()
                 _make(root, package, key)
