@@ -35,10 +35,10 @@ def test_the_steps_before_are_found_in_the_runs_that_a_run_continues(tmp_path: P
 def test_an_attempt_that_goes_back_behind_the_run_goes_on_from_there(tmp_path: Path) -> None:
     """From another checkpoint of the earlier run, or from scratch: that is then where the run as a whole began."""
     (tmp_path / "lock.json").write_text(json.dumps({"derived": {"resume": None, "origin": None}}))
-    for folder, step, origin in (("/x/checkpoint", 6, 6), (str(tmp_path / "checkpoint"), 9, 6), ("/x/checkpoint", 4, 4)):
-        freeze_evaluation(tmp_path, Resume(folder=folder, file_name=None, step=step))
+    for folder, began, origin in (("/x/checkpoint", 6, 6), (str(tmp_path / "checkpoint"), 9, 6), ("/x/checkpoint", 4, 4)):
+        freeze_evaluation(tmp_path, Resume(folder=folder, file_name=None, step=began))
         found = origin_of(tmp_path)
-        assert found is not None and found["step"] == origin and resumed_step(tmp_path) == step
+        assert found is not None and found["step"] == origin and resumed_step(tmp_path) == began
 
 
 def test_a_run_that_goes_on_knows_its_limits_to_the_bit(tmp_path: Path) -> None:

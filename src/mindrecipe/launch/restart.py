@@ -114,9 +114,8 @@ def decide(policy: RestartPolicy, attempts: Sequence[Attempt], now: float | None
     wait = min(LONGEST_BACKOFF, policy.backoff * 2.0**idle)
     what = f"restart {len(attempts)} of {policy.max_restarts} in {wait:g} s"
     if _came_with_its_weights(attempts):
-        return Decision(
-            wait, f"{what}, from before step {last.from_step}: its checkpoint may hold what step {error['step']} shows", last.from_step
-        )
+        why = f"from before step {last.from_step}: its checkpoint may hold what step {error['step']} shows"
+        return Decision(wait, f"{what}, {why}", last.from_step)
     return Decision(wait, what, error.get("step") if _rolls_back(last) else None)
 
 

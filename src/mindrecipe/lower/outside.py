@@ -20,8 +20,8 @@ _DETERMINISTIC = {"off": "false", "on": "true", "strict": "strict"}
 
 
 def environment(derived: Derived, run_dir: Path | None = None) -> dict[str, str]:
-    """Variables that knobs stand for, and those by which mindformers finds ``run_dir`` shared. What is null stays as the shell says, but for
-    the wait at the start: devices that wait for each other for a shorter time than their processes do would give up first.
+    """Variables that knobs stand for, and those by which mindformers finds ``run_dir`` shared. What is null stays as the shell says, but
+    for the wait at the start: devices that wait for each other for a shorter time than their processes do would give up first.
     """
     launch = derived.config.launch
     if derived.hardware.target == "CPU":

@@ -43,7 +43,7 @@ def resumed_from(run_dir: Path) -> dict[str, Any] | None:
 
 
 def origin_of(run_dir: Path) -> dict[str, Any] | None:
-    """The checkpoint of another run that the run as a whole goes on from, as :func:`resumed_from`, whatever its last attempt started from."""
+    """As :func:`resumed_from`, the checkpoint of another run that the run as a whole goes on from, whatever its last attempt began with."""
     derived = _derived(run_dir)
     found: dict[str, Any] | None = derived.get("origin", derived.get("resume"))
     return found
