@@ -88,6 +88,7 @@ def test_the_contract_of_lock_json() -> None:
         "data_seed",
         "dataset",
         "resume",
+        "origin",
     ]
     assert set(promised) <= set(lock["derived"])
     for key in ("git", "packages", "python", "machine", "config_hash", "dataset_hash", "command", "options", "cann", "driver", "created"):

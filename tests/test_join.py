@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mindrecipe import join as module
+from mindrecipe.checkpoints import manifest
 from mindrecipe.errors import UserError
 from mindrecipe.execute import execute
 from mindrecipe.join import join
@@ -19,7 +20,7 @@ from mindrecipe.launch import LaunchPlan
 from mindrecipe.launch.claim import NAME, Claim, holder
 from mindrecipe.launch.peers import Peers
 from mindrecipe.measure.view import PlainView
-from mindrecipe.resume import Start, nothing_to_do
+from mindrecipe.resume import Start, decide, nothing_to_do
 from mindrecipe.run import Run
 from test_resume import ready, saved
 
@@ -163,6 +164,59 @@ def test_a_folder_that_is_not_shared_is_known_by_the_scheduler_that_answers(here
     assert "is not to be seen here: this host makes one of its own" in said.lines[-1]
     with pytest.raises(UserError, match="hosts that start again together share it"):
         join(host(1, "launch.max_restarts=1", port=port), Said())
+
+
+@pytest.mark.parametrize(
+    ("words", "saved_before", "says"),
+    [
+        (("checkpoint.resume=auto",), False, None),  # the first start of a job
+        (("checkpoint.resume=auto",), True, r"go on from what it has itself.*exp1 holds checkpoints of this host"),
+        (("checkpoint.resume=never",), True, None),
+        (
+            ("checkpoint.resume=auto", "checkpoint.strict=false"),
+            False,
+            "go on from what it has itself",
+        ),  # the first takes fewer ranks' files
+        (("checkpoint.resume=must",), False, "go on from what it has itself"),
+        (("checkpoint.resume=10",), True, "go on from what it has itself"),
+    ],
+)
+def test_hosts_that_share_nothing_do_not_go_on_each_by_itself(
+    here: Path, port: int, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], saved_before: bool, says: str | None
+) -> None:
+    """This host has the files of its own ranks only: it would find nothing to go on from, and start from scratch beside one that goes on."""
+    monkeypatch.setattr(module, "_UNSEEN", 0.05)
+    other = host(1, *words, port=port)
+    if saved_before:
+        other.freeze(here / "exp1", Start())
+        (here / "exp1/logs/msrun_1.log").touch()
+        manifest.begin(here / "exp1/checkpoint")
+        manifest.write(here / "exp1/checkpoint", manifest.Manifest(step=10, rank=1, world=2, files={}))
+    before = sorted(path for path in here.rglob("*"))
+    if says is None:
+        assert join(other, Said()) is None
+    else:
+        with pytest.raises(UserError, match=says) as told:
+            join(other, Said())
+        assert "checkpoint.resume=never" in (told.value.mend or "") and "all hosts share" in (told.value.mend or "")
+    assert sorted(path for path in here.rglob("*")) == before, "nothing is moved aside"
+
+
+def test_the_first_of_hosts_that_share_nothing_refuses_what_lacks_the_others_files(here: Path) -> None:
+    first = host(0, "checkpoint.resume=auto")
+    saved(first, here / "exp1", 10)
+    with pytest.raises(UserError, match="saved by 1 ranks, and 2 are to go on from it") as told:
+        decide(first.derived)
+    assert "run.dir=<a folder that all hosts share>" in (told.value.mend or "")
+
+
+def test_ranks_that_save_into_one_folder_share_it(here: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_UNSEEN", 0.05)
+    words = ("parallel=semi_auto", "amp=O2", "device=ascend_910b", f"launch.master_port={port}", "launch.node_rank=1", *WORDS[1:])
+    run = ready(*words, model="qwen3_tiny")
+    with pytest.raises(UserError, match="save safetensors into one folder"):
+        join(run, Said())
+    assert join(ready(*words, "checkpoint=off", model="qwen3_tiny"), Said()) is None
 
 
 def test_no_other_host_makes_the_directory_of_a_first_that_has_not_begun(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -415,9 +415,44 @@ def test_a_roll_back_never_starts_from_scratch_in_silence(here: Path, word: str)
     told = [to_line(event("checkpoint", 0, 1, step=step)) for step in (10, 20)]
     (here / "exp1/logs/rank_0.events.jsonl").write_text("".join(told))
     finished(run, here / "exp1", 30)
-    with pytest.raises(UserError, match="no checkpoint before step 30 under .*though one of step 20 was saved: it is gone"):
+    with pytest.raises(UserError, match="no checkpoint before step 30 under .*though one of step 10 was saved: it is gone"):
         again(run.derived, here / "exp1", 30)
     assert [each.step for each in find(here / "exp1").complete] == [30], "a refusal moves nothing"
+
+
+def test_checkpoints_that_are_gone_are_told_before_another_attempt(here: Path) -> None:
+    """Of a run that goes on from another: going back to where it began, steps behind what it had saved, is nothing to do in silence."""
+    old = saved(ready(), here / "old", 10)
+    run = ready("run.dir=exp1", "checkpoint.resume=old")
+    for step in (20, 30):
+        finished(run, here / "exp1", step).unlink()
+    with pytest.raises(UserError, match="no checkpoint under .*though one of step 30 was saved: it is gone"):
+        again(run.derived, here / "exp1", None)
+    for written in (here / "exp1/checkpoint/manifests").iterdir():
+        written.unlink()
+    start = again(run.derived, here / "exp1", None)
+    assert start.resume is not None and start.resume.folder == str(old / "checkpoint")
+
+
+def test_what_was_set_aside_is_not_gone(here: Path) -> None:
+    """Step 20 was gone back behind; the next attempt ends at step 30 before it has saved anything."""
+    run = ready("run.dir=exp1")
+    finished(run, here / "exp1", 20)
+    (here / "exp1/logs/rank_0.events.jsonl").write_text(to_line(event("checkpoint", 0, 1, step=20)))
+    assert again(run.derived, here / "exp1", 20).resume is None
+    start = again(run.derived, here / "exp1", 30)
+    assert start.resume is None and start.said[0].startswith("no checkpoint was saved before step 30")
+
+
+def test_a_run_whose_restart_has_lost_everything_knows_where_it_went_on_from(here: Path) -> None:
+    old = saved(ready(), here / "old", 10)
+    run = ready("run.dir=exp1", "checkpoint.resume=old")
+    saved(run, here / "exp1", 20)
+    run.freeze_again(here / "exp1", again(run.derived, here / "exp1", None))
+    for each in (here / "exp1/checkpoint/rank_0").iterdir():
+        each.unlink()
+    start = decide(ready("run.dir=exp1", "checkpoint.resume=auto").derived)
+    assert start.resume is not None and start.resume.folder == str(old / "checkpoint") and start.replaces == here / "exp1"
 
 
 def change_a_byte(path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mindrecipe.checkpoints import manifest
-from mindrecipe.checkpoints.aside import set_aside
+from mindrecipe.checkpoints.aside import set_aside, steps_aside
 from mindrecipe.checkpoints.find import Checkpoint, Found, find, trusted
 from mindrecipe.derive import Derived
 from mindrecipe.ended import had_some
@@ -46,9 +46,11 @@ def _newest_of(derived: Derived, run: Path, before: int | None) -> tuple[Start, 
         return trained_out(derived, run, newest) if left else begin_from(derived, run, found), newest.step, there
     if found.broken:
         raise not_whole(run, found.broken)
-    if before is not None and (gone := _saved_before(derived, run, before)):
+    gone = max(finished or (), default=None) if before is None else _saved_before(derived, run, before)
+    if gone is not None:
+        earlier = "" if before is None else f" before step {before}"
         raise UserError(
-            f"no checkpoint before step {before} under {run}, though one of step {gone} was saved: it is gone",
+            f"no checkpoint{earlier} under {run}, though one of step {gone} was saved: it is gone",
             mend="checkpoint.resume=never to start from scratch, in a run.dir of its own",
         )
     start = decide(derived, run)
@@ -58,7 +60,9 @@ def _newest_of(derived: Derived, run: Path, before: int | None) -> tuple[Start, 
 
 
 def _saved_before(derived: Derived, run: Path, before: int) -> int | None:
-    """The newest step before ``before`` whose checkpoint all ranks of ``run`` say to have finished."""
-    told = (read_events(RunFiles(path=run).events(rank)) for rank in range(derived.device_num))
+    """The newest step before ``before`` whose checkpoint all ranks of ``run`` say to have finished, and that no attempt has set aside."""
+    files = RunFiles(path=run)
+    told = (read_events(files.events(rank)) for rank in range(derived.device_num))
     saved = [{event.detail["step"] for event in events if event.phase == "checkpoint"} for events in told]
-    return max((step for step in set.intersection(*saved) if step < before), default=None)
+    left = set.intersection(*saved) - steps_aside(files.checkpoints)
+    return max((step for step in left if step < before), default=None)

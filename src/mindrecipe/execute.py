@@ -141,7 +141,7 @@ def plan_of(run: Run, path: Path) -> LaunchPlan:
         env=launch_.env,
         stop_grace=launch_.stop_grace,
         msrun_args=tuple(msrun_options(derived)),
-        variables=environment(derived),
+        variables=environment(derived, path),
         stall_timeout=launch_.stall_timeout,
         stall_min=launch_.stall_min,
         disk_low=int(derived.config.watch.disk_gb * 2**30),

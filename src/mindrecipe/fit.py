@@ -60,14 +60,16 @@ def check_parameters(derived: Derived, checkpoint: Checkpoint, key: str) -> None
 
 
 def check_ranks(derived: Derived, checkpoint: Checkpoint) -> None:
-    """In data parallel each rank loads the file of its own number; with checkpoint.strict=false the worker finds it another (load.py)."""
+    """Each rank loads the file of its own number; in data parallel the worker finds it another with checkpoint.strict=false (load.py)."""
     ranks, given = len(checkpoint.files), derived.config
-    replicated = checkpoint.file_name is not None and given.parallel.mode == "data_parallel"
-    if replicated and ranks < derived.device_num and given.checkpoint.strict:
-        raise UserError(
-            f"the checkpoint was saved by {ranks} ranks, and {derived.device_num} are to go on from it",
-            mend=f"launch.workers={ranks}; checkpoint.strict=false takes it for all",
-        )
+    if checkpoint.file_name is None or ranks >= derived.device_num or not given.checkpoint.strict:
+        return
+    replicated = given.parallel.mode == "data_parallel"
+    mends = [f"launch.workers={ranks}"] if given.launch.nodes == 1 else ["run.dir=<a folder that all hosts share>, with all ranks' files"]
+    raise UserError(
+        f"the checkpoint was saved by {ranks} ranks, and {derived.device_num} are to go on from it",
+        mend="; ".join([*mends, *(["checkpoint.strict=false takes it for all"] if replicated else [])]),
+    )
 
 
 def check_batch(derived: Derived, checkpoint: Checkpoint) -> None:

@@ -115,7 +115,12 @@ def freeze_evaluation(path: Path, trained: Resume) -> None:
 
 
 def _write_start(path: Path, resume: Resume | None) -> None:
+    """``resume`` is where this attempt starts, ``origin`` what the run goes on from: it stays as attempts start from the run's own."""
     lock = json.loads((path / LOCK).read_text(encoding="utf-8"))
+    if resume is None or not Path(resume.folder).resolve().is_relative_to(path.resolve()):
+        lock["derived"]["origin"] = _start_facts(resume)
+    else:
+        lock["derived"].setdefault("origin", lock["derived"].get("resume"))  # an earlier version's
     lock["derived"]["resume"] = _start_facts(resume)
     _replace(path / LOCK, json.dumps(lock, indent=2, default=str) + "\n")
 
@@ -130,8 +135,8 @@ def _start_facts(resume: Resume | None) -> dict[str, Any] | None:
     return {"checkpoint": resume.folder, "file": resume.file_name, "step": resume.step} if resume else None
 
 
-def derived_facts(derived: Derived, resume: Resume | None) -> dict[str, Any]:
-    """What the worker and later readers need of a derived run, as plain values (lock.json: ``derived``)."""
+def derived_facts(derived: Derived, resume: Resume | None, path: Path | None = None) -> dict[str, Any]:
+    """What the worker and later readers need of a derived run in ``path``, as plain values (lock.json: ``derived``)."""
     parallel, recompute = derived.config.parallel, derived.config.recompute
     return {
         "device": derived.hardware.name,
@@ -159,7 +164,8 @@ def derived_facts(derived: Derived, resume: Resume | None) -> dict[str, Any]:
         "data_seed": derived.config.dataset.seed,
         "dataset": dataclasses.asdict(derived.dataset) if derived.dataset else None,
         "resume": _start_facts(resume),
-        "environment": environment(derived),
+        "origin": _start_facts(resume),
+        "environment": environment(derived, path),
         "msrun_options": msrun_options(derived),
     }
 

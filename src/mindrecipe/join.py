@@ -13,11 +13,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mindrecipe.checkpoints import manifest
+from mindrecipe.ended import earlier_runs
 from mindrecipe.errors import UserError
 from mindrecipe.freeze import config_hash
 from mindrecipe.launch.claim import holder
 from mindrecipe.launch.peers import FOLDER, here_of
 from mindrecipe.launch.plan import DEFAULT_PORT
+from mindrecipe.lower.checkpoint import in_section, saves
 from mindrecipe.measure.view import View
 from mindrecipe.runfiles import LOCK, RunFiles
 
@@ -34,8 +37,8 @@ def join(run: Run, view: View) -> Path | None:
     """The run directory in which the first host of this very launch works, waited for as long as the ranks would wait for each other
     (launch.cluster_time_out).
 
-    None: the first host trains, and its directory is not to be seen here: no folder is shared. UserError where one has to be, or where the
-    first host does not begin in time.
+    None: the first host trains, and its directory is not to be seen here: no folder is shared. UserError where one has to be, before
+    anything of this host's is touched, or where the first host does not begin in time.
     """
     launch = run.derived.config.launch
     place = Path(run.derived.config.run.dir or "").expanduser().absolute()
@@ -55,8 +58,8 @@ def join(run: Run, view: View) -> Path | None:
         if hidden and answered is None and _answers(*scheduler):
             answered = time.monotonic()
         if hidden and answered is not None and time.monotonic() - answered > min(_UNSEEN, launch.cluster_time_out / 2):
-            if launch.max_restarts:
-                raise _not_shared(run, place)
+            if (why := _must_share(run)) is not None:
+                raise _not_shared(place, *why)
             view.note(
                 f"the first host trains ({scheduler[0]}:{scheduler[1]} answers), and its run directory {place} is not to be seen here: "
                 "this host makes one of its own"
@@ -128,9 +131,31 @@ def _answers(host: str, port: int) -> bool:
     return True
 
 
-def _not_shared(run: Run, place: Path) -> UserError:
+def _must_share(run: Run) -> tuple[str, str, str] | None:
+    """Why hosts that share no run directory would not do as asked: why, of which knob, and what to do but share one.
+
+    With checkpoint.resume=auto each host would decide by itself. Where neither has saved anything both start from scratch; where the first
+    has, it misses the files of this one's ranks, and refuses them (fit.check_ranks), but for checkpoint.strict=false.
+    """
+    config = run.derived.config
+    given, launch = config.checkpoint, config.launch
+    if launch.max_restarts:
+        mend = "launch.max_restarts=0 and a scheduler that starts the command again"
+        return "hosts that start again together share it", f"launch.max_restarts={launch.max_restarts}", mend
+    if in_section(run.derived) and saves(run.derived):
+        return "the ranks of all hosts save safetensors into one folder", f"checkpoint.format={given.format}", "checkpoint=off"
+    mine = [path for path in earlier_runs(run.derived) if manifest.newest(RunFiles(path=path).checkpoints)]
+    if given.resume in ("must", "auto") or given.resume.isdigit():
+        why = "each host would go on from what it has itself, the first perhaps from another step"
+        never = "checkpoint.resume=never on every host, to start from scratch, in a new run.dir"
+        if given.resume != "auto" or not given.strict or mine:
+            return f"{why}{f' ({mine[0]} holds checkpoints of this host)' if mine else ''}", f"checkpoint.resume={given.resume}", never
+    return None
+
+
+def _not_shared(place: Path, why: str, where: str, mend: str) -> UserError:
     return UserError(
-        f"the first host made no run directory {place} that this one can see: hosts that start again together share it",
-        where=f"launch.max_restarts={run.derived.config.launch.max_restarts}",
-        mend="run.dir=<a folder that all hosts share>, or launch.max_restarts=0 and a scheduler that starts the command again",
+        f"the first host made no run directory {place} that this one can see: {why}",
+        where=where,
+        mend=f"run.dir=<a folder that all hosts share>, or {mend}",
     )

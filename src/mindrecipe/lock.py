@@ -23,8 +23,10 @@ _PACKAGES = ("mindrecipe", "mindspore", "mindformers", "hydra-core", "omegaconf"
 _ASCEND = Path("/usr/local/Ascend")
 
 
-def lock(derived: Derived, machine: Machine, overrides: tuple[str, ...], choices: dict[str, str], resume: Resume | None) -> dict[str, Any]:
-    """The content of lock.json."""
+def lock(
+    derived: Derived, machine: Machine, overrides: tuple[str, ...], choices: dict[str, str], resume: Resume | None, path: Path | None = None
+) -> dict[str, Any]:
+    """The content of lock.json of a run directory ``path``."""
     return {
         "schema": SCHEMA_VERSION,
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -39,7 +41,7 @@ def lock(derived: Derived, machine: Machine, overrides: tuple[str, ...], choices
         "python": sys.version.split()[0],
         "machine": {"system": platform.platform(), "cpu": _cpu_name(), "host": platform.node(), **_facts(machine)},
         **toolkit_versions(),
-        "derived": derived_facts(derived, resume),
+        "derived": derived_facts(derived, resume, path),
     }
 
 

@@ -19,7 +19,7 @@ from mindrecipe.errors import UserError
 from mindrecipe.fit import check_batch, check_layout, check_parameters, check_ranks, check_same_run, first_step, story
 from mindrecipe.launch.claim import holder, taken
 from mindrecipe.lower.place import Resume
-from mindrecipe.measure.artifacts import resumed_from
+from mindrecipe.measure.artifacts import origin_of
 from mindrecipe.runfiles import LOCK
 
 
@@ -101,7 +101,7 @@ def _automatic(derived: Derived, must: bool, load: str | None, own: Path | None)
 def _origin(run: Path) -> Resume | None:
     """The checkpoint of another run that ``run`` was started from, a place that was once asked for by name; None: it began from scratch."""
     try:
-        found = resumed_from(run)
+        found = origin_of(run)
         origin = Resume(folder=found["checkpoint"], file_name=found["file"], step=found["step"]) if found else None
     except (ValueError, KeyError, TypeError) as fault:
         raise UserError(

@@ -101,10 +101,10 @@ class Run:
             return self.prepare().freeze(path, start)
         start = start or decide(self.derived)
         overrides, facts = self.provenance.overrides, self.derived.dataset
-        locked = lock(self.derived, self.machine, overrides, self.choices, start.resume)
 
         def write(target: Path) -> None:
             place = Place(output_dir=str(target), train_files=facts.train_files, resume=start.resume, load=start.load)
+            locked = lock(self.derived, self.machine, overrides, self.choices, start.resume, target)
             freeze(target, self.derived, overrides, self.lower(place), locked)
 
         if path is not None:

@@ -99,7 +99,7 @@ def schedule():
         time.sleep(0.05)
 
 
-def misbehave(kind):
+def misbehave(kind, at=3):
     if kind == "raise":
         raise ValueError(f"boom-{RANK}\nsecond line")
     if kind == "follow":
@@ -109,7 +109,7 @@ def misbehave(kind):
     if kind == "nan":
         if RANK == 0:
             metric(STEPS, math.nan)
-        emit("error", type="Diverged", message="loss is nan at step 3", traceback="", step=3)
+        emit("error", type="Diverged", message=f"loss is nan at step {at}", traceback="", step=at)
         sys.exit(1)
     if kind == "mute":
         try:
@@ -151,7 +151,7 @@ def train():
             time.sleep(0.02)
         if (RANK, step) in faults() and not (os.environ.get("FAKE_ONCE") and (RUN / f"once_{RANK}_{step}").exists()):
             (RUN / f"once_{RANK}_{step}").touch()
-            misbehave(faults()[RANK, step])
+            misbehave(faults()[RANK, step], step)
         if step % int(os.environ.get("FAKE_CHECKPOINT", "1000000")) == 0:
             save(step)
         if RANK == 0:

@@ -89,12 +89,21 @@ def test_restarts_are_used_up(plan: Plan, run_dir: Path, streams: Streams) -> No
     assert len(attempts(run_dir)) == 3
 
 
-def test_the_same_bad_loss_at_the_same_step_is_not_tried_a_third_time(plan: Plan, run_dir: Path, streams: Streams) -> None:
-    asked = plan(1, FAKE_STEPS=8, FAKE_CHECKPOINT=2, FAKE_FAULT="0:nan@3", restarts=RestartPolicy(max_restarts=9, backoff=0.1))
+@pytest.mark.parametrize(
+    ("at", "began"),
+    [
+        (4, [0, 2]),
+        (5, [0, 4, 2]),  # step 5's loss is the first of the weights of checkpoint 4: the fault may lie in it
+    ],
+)
+def test_the_same_bad_loss_at_the_same_step_is_not_tried_for_ever(
+    plan: Plan, run_dir: Path, streams: Streams, at: int, began: list[int]
+) -> None:
+    asked = plan(1, FAKE_STEPS=8, FAKE_CHECKPOINT=2, FAKE_FAULT=f"0:nan@{at}", restarts=RestartPolicy(max_restarts=9, backoff=0.1))
     outcome = run(asked, streams)
     assert (outcome.state, outcome.exit_code) == ("diverged", 1)
-    assert "the same end at the same step 3" in outcome.notes[0]
-    assert len(attempts(run_dir)) == 2
+    assert f"the same end at the same step {at}" in outcome.notes[0]
+    assert [each["from_step"] for each in attempts(run_dir)] == began
 
 
 def test_no_good_checkpoint_no_restart(plan: Plan, streams: Streams) -> None:
@@ -181,6 +190,41 @@ def test_an_error_before_any_step_twice_is_enough() -> None:
 
 def test_a_bad_loss_goes_back_before_its_step() -> None:
     assert decide(RestartPolicy(max_restarts=1), [attempt(state="diverged", type="Diverged", step=7)]).before == 7
+
+
+BAD = {"state": "diverged", "type": "Diverged", "step": 51}
+
+
+def test_a_checkpoint_that_may_hold_the_fault_is_gone_back_behind_once() -> None:
+    """Update 50 was faulty and saved; its loss is that of step 51."""
+    policy = RestartPolicy(max_restarts=9)
+    history = [attempt(1, at=(0, 51), **BAD)]
+    assert decide(policy, history).before == 51
+    history.append(attempt(2, at=(50, 51), **BAD))
+    second = decide(policy, history)
+    assert second.before == 50 and "from before step 50: its checkpoint may hold what step 51 shows" in second.why
+    assert decide(policy, [*history, attempt(3, at=(40, 60), type="Died")]).wait is not None
+    third = decide(policy, [*history, attempt(3, at=(40, 51), **BAD)])
+    assert third.wait is None and "it is in the data or the settings" in third.why
+
+
+@pytest.mark.parametrize(
+    ("began", "error"),
+    [
+        (49, BAD),  # step 50's loss has judged them
+        (0, {**BAD, "step": 1}),
+        (50, {"state": "failed", "type": "ValueError", "step": 51}),  # no verdict on weights
+    ],
+)
+def test_weights_that_were_judged_are_not_gone_back_behind(began: int, error: dict[str, Any]) -> None:
+    step = error["step"]
+    history = [attempt(1, at=(0, step), **error), attempt(2, at=(began, step), **error)]
+    assert decide(RestartPolicy(max_restarts=9), history).wait is None
+
+
+def test_the_way_back_is_one_of_the_restarts() -> None:
+    history = [attempt(1, at=(0, 51), **BAD), attempt(2, at=(50, 51), **BAD)]
+    assert "max_restarts=1 is used up" in decide(RestartPolicy(max_restarts=1), history).why
 
 
 @pytest.mark.parametrize("state", ["completed", "interrupted"])

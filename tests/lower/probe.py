@@ -174,6 +174,16 @@ def parallel(path: str) -> list[str]:
         ms.reset_auto_parallel_context()
 
 
+def shared(path: str, ranks: int, variables: dict[str, str]) -> bool:
+    """Whether ranks with these variables may save into the folder of the section `checkpoint`: else the first save raises."""
+    from unittest import mock
+
+    from mindformers.utils.file_utils import is_publicly_accessible_path
+
+    with mock.patch.dict(os.environ, {"RANK_SIZE": str(ranks), **variables}):
+        return bool(is_publicly_accessible_path(str(_load(path).checkpoint.save_path)))
+
+
 def main(jobs: Path, answers: Path) -> None:
     os.environ["LOCAL_DEFAULT_PATH"] = str(answers.parent)
     os.chdir(answers.parent)

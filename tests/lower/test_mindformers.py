@@ -15,6 +15,7 @@ import pytest
 from mends import LARGE, TINY, quick
 from mindrecipe.data.spec import DataFacts
 from mindrecipe.freeze import to_yaml
+from mindrecipe.lower.outside import environment
 from mindrecipe.paths import shipped
 from mindrecipe.rules.optimizer import BETAS, EPS, NEEDS, OPTIMIZERS
 
@@ -372,3 +373,20 @@ def test_why_some_patterns_are_refused(answer: Ask) -> None:
     """The rules recompute.twice and recompute.pattern_dots."""
     assert "'bool' object is not callable" in answer(_TWICE)["error"]
     assert fine(answer(_DOTS)) == []
+
+
+# --- disks
+
+_910C = ("+model=qwen3_8b", "parallel=semi_auto", "amp=O2", "device=ascend_910c")
+_HOSTS = ("launch.nodes=2", "launch.master_addr=10.0.0.1")
+_SAVES = {
+    (words, given): asked("shared", *words, *(["run.name=told"] if given else []), ranks=quick(*words).derived.device_num,
+                          variables=environment(quick(*words).derived, Path("output")) if given else {})
+    for words in (_910C, (*_910C, *_HOSTS)) for given in (True, False)
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "given"), _SAVES, ids=lambda word: str(word)[-40:])
+def test_ranks_may_save_safetensors_of_sharded_weights(words: tuple[str, ...], given: bool, answer: Ask) -> None:
+    """With what they are given; without it the first save of 16 devices of one host, and of two hosts on most shared disks, raises."""
+    assert fine(answer(_SAVES[words, given])) is given

@@ -19,18 +19,52 @@ def variables(*overrides: str) -> dict[str, str]:
     return environment(quick(*LARGE, *overrides).derived)
 
 
-def test_devices_wait_for_each_other_as_long_as_their_processes_do() -> None:
-    assert variables() == {"HCCL_CONNECT_TIMEOUT": "600"}
-    assert variables("launch.cluster_time_out=900") == {"HCCL_CONNECT_TIMEOUT": "900"}
-    assert variables("launch.cluster_time_out=30") == {"HCCL_CONNECT_TIMEOUT": "120"}, "HCCL takes no less"
-    assert variables("launch.cluster_time_out=90000") == {"HCCL_CONNECT_TIMEOUT": "7200"}
-    assert variables("launch.hccl_connect_timeout=777") == {"HCCL_CONNECT_TIMEOUT": "777"}
+PER_HOST = {"DEVICE_NUM_PER_NODE": "8"}
+
+
+@pytest.mark.parametrize(
+    ("override", "seconds"),
+    [
+        ("launch.cluster_time_out=600", "600"),
+        ("launch.cluster_time_out=900", "900"),
+        ("launch.cluster_time_out=30", "120"),  # HCCL takes no less
+        ("launch.cluster_time_out=90000", "7200"),
+        ("launch.hccl_connect_timeout=777", "777"),
+    ],
+)
+def test_devices_wait_for_each_other_as_long_as_their_processes_do(override: str, seconds: str) -> None:
+    assert variables(override) == {"HCCL_CONNECT_TIMEOUT": seconds, **PER_HOST}
 
 
 def test_what_the_shell_says_stays() -> None:
     derived = quick(*LARGE).derived
     derived = replace(derived, machine=replace(derived.machine, environment={"HCCL_CONNECT_TIMEOUT": "1000"}))
-    assert environment(derived) == {}
+    assert environment(derived) == PER_HOST
+
+
+QWEN = ("+model=qwen3_8b", "parallel=semi_auto", "amp=O2", "device=ascend_910c")
+HOSTS = ("launch.nodes=2", "launch.master_addr=10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "devices", "shared"),
+    [
+        (QWEN, "16", None),  # on one host, where all disks are shared
+        ((*QWEN, *HOSTS), "16", "/run/1"),
+        ((*LARGE, *HOSTS), "8", None),  # .ckpt: each rank has a folder, nobody judges the disk
+    ],
+)
+def test_mindformers_finds_the_run_directory_shared(overrides: tuple[str, ...], devices: str, shared: str | None) -> None:
+    """It takes eight devices for a host, and knows three file systems: elsewhere its first save would raise."""
+    found = environment(quick(*overrides).derived, Path("/run/1"))
+    assert (found["DEVICE_NUM_PER_NODE"], found.get("SHARED_PATHS")) == (devices, shared)
+
+
+def test_what_the_shell_calls_shared_stays_so() -> None:
+    derived = quick(*QWEN, *HOSTS).derived
+    derived = replace(derived, machine=replace(derived.machine, environment={"SHARED_PATHS": "/mnt/data,/mnt/more"}))
+    assert environment(derived, Path("/run/1"))["SHARED_PATHS"] == "/mnt/data,/mnt/more,/run/1"
+    assert "SHARED_PATHS" not in environment(derived)
 
 
 @pytest.mark.parametrize(

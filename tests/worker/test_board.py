@@ -79,3 +79,11 @@ def test_a_run_that_goes_on_voids_what_it_trains_again(tmp_path: Path) -> None:
         and found["correctness/clipped_steps"] == {3: 3}
     )
     assert [event.step for event in events(tmp_path) if event.HasField("session_log")] == [3]
+
+
+def test_an_attempt_that_died_before_its_first_checkpoint_is_void(tmp_path: Path) -> None:
+    for _ in range(2):
+        board = Board(tmp_path, tokens_per_sample=1, grad_clip=None)
+        board.step(step(1, loss=3.0))
+        board.close()
+    assert [event.step for event in events(tmp_path) if event.HasField("session_log")] == [1]

@@ -41,6 +41,11 @@ def set_aside(root: Path, after: int, world: int, seen: Iterable[Checkpoint] = (
     return place, sorted({*whole, *(each.step for each in unnamed)})
 
 
+def steps_aside(root: Path) -> set[int]:
+    """The steps whose checkpoints have been set aside below ``root``."""
+    return {step for place in root.glob(f"{FOLDER}_*") for step in manifest.read(place)}
+
+
 def _folder_or_file(path: Path) -> Path:
     """What mindformers saves into the folder of an iteration goes with it."""
     return path.parent if path.parent.name.startswith("iteration_") else path

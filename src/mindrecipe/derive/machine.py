@@ -13,7 +13,10 @@ from pathlib import Path
 from mindrecipe.derive.surroundings import Here, Unknown
 
 #: variables that act on MindSpore or mindformers and do not begin with MS_
-OUTSIDE = ("RANK_ID", "RANK_SIZE", "RUN_MODE", "DEVICE_NUM_PER_NODE", "RANK_TABLE_FILE", "ASCEND_LAUNCH_BLOCKING", "HCCL_CONNECT_TIMEOUT")
+OUTSIDE = (
+    "RANK_ID", "RANK_SIZE", "RUN_MODE", "DEVICE_NUM_PER_NODE", "SHARED_PATHS", "RANK_TABLE_FILE", "ASCEND_LAUNCH_BLOCKING",
+    "HCCL_CONNECT_TIMEOUT",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

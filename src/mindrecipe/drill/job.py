@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -111,6 +112,11 @@ class Job:
 
     def runs(self) -> list[RunFiles]:
         """Its run directories, in the order they were made: <base>, <base>-2, ..."""
+        own = re.compile(rf"{re.escape(self.base.name)}(-\d+)?")  # as execute.py calls them
+        return [run for run in self._with_the_dead() if own.fullmatch(run.path.name)]
+
+    def _with_the_dead(self) -> list[RunFiles]:
+        """The same, and those that were set aside because they died before their first checkpoint: <base>.died."""
         paths = [path for path in self.base.parent.glob(f"{self.base.name}*") if (path / LOCK).exists()]
         return [RunFiles(path=path) for path in sorted(paths, key=lambda path: (len(path.name), path.name))]
 
@@ -126,7 +132,7 @@ class Job:
         return resumed_step(self.runs()[-1].path)
 
     def events(self, phase: str) -> Iterator[Event]:
-        """Events of rank 0 so far, of all its runs."""
+        """Events of rank 0 so far, of its runs."""
         for run in self.runs():
             lines = run.events(0).read_text(encoding="utf-8").splitlines(keepends=True) if run.events(0).exists() else []
             yield from (event for event in map(event_from_line, (line for line in lines if line.endswith("\n"))) if event.phase == phase)
@@ -150,10 +156,10 @@ class Job:
 
     def attempts(self) -> list[dict[str, Any]]:
         """attempts.jsonl of all its runs."""
-        files = [run.attempts for run in self.runs() if run.attempts.exists()]
+        files = [run.attempts for run in self._with_the_dead() if run.attempts.exists()]
         return [json.loads(line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
 
     def trained(self) -> list[StepRecord]:
         """Every step that any launch has recorded, those that were trained again included."""
-        files = [path for run in self.runs() for path in sorted(run.path.glob("metrics*.jsonl"))]
+        files = [path for run in self._with_the_dead() for path in sorted(run.path.glob("metrics*.jsonl"))]
         return [record for path in files for record in read_steps(path)]

@@ -112,8 +112,11 @@ def decide(policy: RestartPolicy, attempts: Sequence[Attempt], now: float | None
         return Decision(None, f"not started again: launch.max_restarts={policy.max_restarts} is used up{within}")
     idle = next((count for count, attempt in enumerate(reversed(attempts)) if attempt.last_step > attempt.from_step), len(attempts))
     wait = min(LONGEST_BACKOFF, policy.backoff * 2.0**idle)
-    before = error.get("step") if last.state == "diverged" or error.get("type") == "RollBack" else None
-    return Decision(wait, f"restart {len(attempts)} of {policy.max_restarts} in {wait:g} s", before)
+    what = f"restart {len(attempts)} of {policy.max_restarts} in {wait:g} s"
+    if _came_with_its_weights(attempts):
+        why = f"from before step {last.from_step}: its checkpoint may hold what step {error['step']} shows"
+        return Decision(wait, f"{what}, {why}", last.from_step)
+    return Decision(wait, what, error.get("step") if _rolls_back(last) else None)
 
 
 def hopeless(kind: str | None) -> str | None:
@@ -125,11 +128,34 @@ def _hopeless(attempts: Sequence[Attempt]) -> str | None:
     last, error = attempts[-1], attempts[-1].error or {}
     if (why := hopeless(error.get("type"))) is not None:
         return why
-    step = error.get("step")
+    if _same_before(attempts) and not _came_with_its_weights(attempts):
+        return f"the same end at the same step {error['step']} as before: it is in the data or the settings"
     earlier = [attempt.error for attempt in attempts[:-1] if attempt.error is not None]
-    if step is not None and any(each["type"] == error["type"] and each["step"] == step for each in earlier):
-        return f"the same end at the same step {step} as before: it is in the data or the settings"
     same = [each for each in earlier if (each["type"], each["message"]) == (error.get("type"), error.get("message"))]
     if same and last.last_step == last.from_step and attempts[-2].last_step == attempts[-2].from_step:
         return "twice the same error before a single step"
     return None
+
+
+def _rolls_back(attempt: Attempt) -> bool:
+    """Whether what it ended with asks for a checkpoint of before that step."""
+    return attempt.state == "diverged" or (attempt.error or {}).get("type") == "RollBack"
+
+
+def _same_before(attempts: Sequence[Attempt]) -> int:
+    """How many before the last have ended as it did, at the same step."""
+    error = attempts[-1].error or {}
+    earlier = [attempt.error for attempt in attempts[:-1] if attempt.error is not None]
+    if error.get("step") is None:
+        return 0
+    return sum((each["type"], each["step"]) == (error["type"], error["step"]) for each in earlier)
+
+
+def _came_with_its_weights(attempts: Sequence[Attempt]) -> bool:
+    """The last began just before the step that it ended at, as another did: no loss has yet judged the weights that it began with.
+
+    The loss of a step is that of the weights before its update. Once: from an older checkpoint the same end is of the data.
+    """
+    last = attempts[-1]
+    step = (last.error or {}).get("step")
+    return _rolls_back(last) and 0 < last.from_step == (step or 0) - 1 and _same_before(attempts) == 1

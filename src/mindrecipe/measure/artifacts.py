@@ -42,6 +42,13 @@ def resumed_from(run_dir: Path) -> dict[str, Any] | None:
     return found
 
 
+def origin_of(run_dir: Path) -> dict[str, Any] | None:
+    """As :func:`resumed_from`, the checkpoint of another run that the run as a whole goes on from, whatever its last attempt began with."""
+    derived = _derived(run_dir)
+    found: dict[str, Any] | None = derived.get("origin", derived.get("resume"))
+    return found
+
+
 def total_steps_of(run_dir: Path) -> int | None:
     """The last step that the run was frozen to train to; None where it has no lock."""
     found = _derived(run_dir).get("total_steps")

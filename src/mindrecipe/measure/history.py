@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from mindrecipe.measure.artifacts import origin_of
 from mindrecipe.measure.record import StepRecord, read_steps, to_line
 from mindrecipe.measure.tail import trim_torn_line
 from mindrecipe.runfiles import LOCK, METRICS
@@ -30,18 +31,16 @@ def keep_steps(metrics: Path, last: int) -> list[StepRecord]:
     return kept
 
 
-def steps_before(run_dir: Path, most: int) -> list[StepRecord]:
-    """Up to ``most`` records before what the run in ``run_dir`` trains now, oldest first: its own, and those of the runs it continues."""
-    folder, last, found = run_dir, math.inf, list[StepRecord]()
-    while len(found) < most:
-        found = [record for record in read_steps(folder / METRICS) if record.step <= last] + found
-        lock = folder / LOCK
-        resume = json.loads(lock.read_text(encoding="utf-8"))["derived"].get("resume") if lock.exists() else None
-        earlier = next((path for path in Path(resume["checkpoint"]).parents if (path / LOCK).exists()), None) if resume else None
-        if resume is None or earlier is None or earlier.resolve() == folder.resolve():
+def steps_before(run_dir: Path) -> Iterator[StepRecord]:
+    """All records before what the run in ``run_dir`` trains now, oldest first: those of the runs it continues, and its own."""
+    runs = [(run_dir, math.inf)]
+    while (origin := origin_of(runs[-1][0])) is not None:
+        earlier = next((path for path in Path(origin["checkpoint"]).parents if (path / LOCK).exists()), None)
+        if earlier is None or earlier.resolve() in {folder.resolve() for folder, _ in runs}:
             break
-        folder, last = earlier, resume["step"]
-    return found[-most:]
+        runs.append((earlier, origin["step"]))
+    for folder, last in reversed(runs):
+        yield from (record for record in read_steps(folder / METRICS) if record.step <= last)
 
 
 def forget_evaluation(run_dir: Path) -> None:

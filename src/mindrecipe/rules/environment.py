@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mindrecipe.derive import Derived
-from mindrecipe.rules.registry import TINY, Example, Problem, rule
+from mindrecipe.lower.outside import PER_HOST
+from mindrecipe.rules.registry import LARGE, TINY, Example, Problem, rule
 
 #: variables that change what is trained -> how, and the value that does (null: any)
 DANGEROUS: dict[str, tuple[str, str | None]] = {
@@ -19,7 +20,7 @@ SILENT = {
     "MS_DEV_GRAPH_KERNEL_FLAGS": "kernels are fused otherwise than the recipe says",
     "MS_PROFILER_OPTIONS": "the profiler runs, beside profile=steps",
     "MS_ENABLE_FORMAT_MODE": "tensors are laid out otherwise",
-    "DEVICE_NUM_PER_NODE": "mindformers counts devices of a host by it",
+    PER_HOST: "mindformers counts devices of a host by it",
     "ASCEND_LAUNCH_BLOCKING": "every kernel is waited for",
 }
 _CACHE = ("MS_COMPILER_CACHE_ENABLE", "MS_COMPILER_CACHE_PATH")
@@ -65,14 +66,19 @@ def dangerous(d: Derived) -> Iterator[Problem]:
     outcome="differs",
     source="mindspore documentation, environment variables",
     reads="launch: env",
-    fails=[Example(TINY, environment=("MS_DEV_SAVE_GRAPHS=1",))],
-    passes=[TINY, Example(f"{TINY} launch.env.MS_DEV_SAVE_GRAPHS=0", environment=("MS_DEV_SAVE_GRAPHS=1",))],
+    fails=[Example(TINY, environment=("MS_DEV_SAVE_GRAPHS=1",)), Example(TINY, environment=("DEVICE_NUM_PER_NODE=4",))],
+    passes=[
+        TINY,
+        Example(f"{TINY} launch.env.MS_DEV_SAVE_GRAPHS=0", environment=("MS_DEV_SAVE_GRAPHS=1",)),
+        Example(LARGE, environment=("DEVICE_NUM_PER_NODE=4",)),  # ranks get the job's own
+    ],
 )
 def silent(d: Derived) -> Iterator[Problem]:
     """A variable is set that changes a run though the recipe does not name it."""
+    given = {*d.config.launch.env, *([PER_HOST] if d.hardware.target != "CPU" else [])}
     for name, how in SILENT.items():
         found = d.machine.environment.get(name)
-        if found and found != "0" and name not in d.config.launch.env:
+        if found and found != "0" and name not in given:
             yield Problem(
                 f"{name}={found} is set: {how}", (f"launch.env.{name}",), f"launch.env.{name}={found}; or unset {name}", where=_SHELL
             )

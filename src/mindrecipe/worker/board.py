@@ -64,10 +64,11 @@ class Board:
         self._waiting: list[tuple[float, StepRecord]] = []
         self._forms: dict[tuple[str, ...], Form] = {}
         self._written = time.monotonic()
+        wrote = any(folder.glob("events.*"))
         now = time.time()
         self._file = (folder / f"events.out.tfevents.{now:.0f}.{socket.gethostname()}").open("ab")
         self._file.write(framed(Event(wall_time=now, file_version="brain.Event:2").SerializeToString()))
-        if self._last:  # what an earlier attempt wrote of the steps that follow is told to be void
+        if self._last or wrote:  # what an earlier attempt wrote of the steps that follow is told to be void
             void = SessionLog(status=SessionLog.START)
             self._file.write(framed(Event(wall_time=now, step=self._last + 1, session_log=void).SerializeToString()))
 

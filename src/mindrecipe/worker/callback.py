@@ -50,7 +50,7 @@ class StepStart(Callback):
     @property
     def saves_at_the_end(self) -> bool:
         """mindformers always saves when training ends: wanted with checkpoint.save_final, and when a run is stopped before its end."""
-        return self._final_checkpoint or self._stop.asked
+        return self._final_checkpoint or self._stop.agreed
 
     @property
     def host_time(self) -> float:
@@ -168,7 +168,7 @@ class StepEnd(Callback):
         self._look_after_save(arguments)  # once the step is found good: what is rolled back leaves no checkpoint
         start.ended, start.recorded = now, _clock()
         if agreed.stop:
-            self._stop.asked = True
+            self._stop.agreed = True
             run_context.request_stop()
 
     def _judge(self, record: StepRecord, host_times: tuple[float, ...]) -> None:
@@ -193,15 +193,13 @@ class StepEnd(Callback):
             self._gate.set_limit(self._watch.loss_limit)
 
     def on_train_end(self, run_context: Any) -> None:
-        """mindformers may have saved once more when training ended."""
-        self._stop.disarm()
+        """mindformers may have saved once more when training ended. SIGTERM ends no rank before all have finished their checkpoints."""
         arguments = run_context.original_args()
         if self._keeper is not None:
             if self._start.saves_at_the_end:
                 self._look_after_save(arguments)
             self._keeper.close()
-        if self._stop.asked:  # nobody leaves before all have saved: msrun ends the others with the first
-            self._agree(0.0, stop=True, host_time=0.0)
+        self._agree(0.0, stop=self._stop.agreed, host_time=0.0)  # msrun ends the others with the first that leaves, or that is ended
 
     def _record(
         self, outputs: StepOutputs, loss: float, epoch: int, now: float, waited: float, update_ratio: float | None, *, steps: int

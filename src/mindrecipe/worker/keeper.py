@@ -1,15 +1,16 @@
 """Checkpoints after mindformers has written them: named by their true step, flushed, summed up, and only then do older ones go.
 
 mindformers counts and names by the steps of its own process, deletes the oldest before the new one is written, and does not flush.
-Here its deleting is turned off, and each save is finished in a thread beside the training (manifest.py): a process that is killed
-at any moment leaves the last whole checkpoint as it was. A save counts once its step is judged: not in the middle of bad steps that
-may yet be rolled back.
+Here its deleting is turned off, it writes under names that no kept checkpoint has (mindspore deletes what has the name before it
+writes), and each save is finished in a thread beside the training (manifest.py): a process that is killed at any moment leaves the
+last whole checkpoint as it was. A save counts once its step is judged: not in the middle of bad steps that may yet be rolled back.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import mindspore as ms
 from mindformers.core.callback.callback import CheckpointMonitor
 
 from mindrecipe.checkpoints import manifest
@@ -26,6 +26,7 @@ from mindrecipe.worker.journal import Journal
 
 _NEVER = 1_000_000_000
 _POLL = 0.05
+_SAVES_IN_BACKGROUND = "asyn_save_ckpt"  # mindspore's thread (train/serialization.py)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,9 @@ class Keeper:
         self._pending: list[Future[None]] = []
         manifest.begin(folder)
         monitor._config._keep_checkpoint_max = _NEVER
+        if monitor.use_legacy_format:
+            # kept names hold true steps: those of the process's own steps, which mindformers would give, may be kept ones
+            monitor._prefix = f"{monitor.origin_prefix}_rank_{place.rank}_after_{first}"
         for name in ("save_checkpoint", "_save_megatron_ckpt_file_format"):
             setattr(monitor, name, self._announced(getattr(monitor, name)))
 
@@ -101,14 +105,12 @@ class Keeper:
         monitor = self._monitor
         made = Path(monitor._latest_ckpt_file_name)
         named = made.with_name(f"{monitor.origin_prefix}_rank_{self._place.rank}-{epoch}_{step}{made.suffix}")
-        if named != made:
-            named.unlink(missing_ok=True)  # an earlier attempt's, which was not trusted or lies behind the step it went back to
         if monitor._config.async_save:
             monitor.last_ckpoint_file = named.name
-        else:
-            os.replace(made, named)
-            monitor.record_last_ckpt_to_json(epoch, int(re.findall(r"\d+", made.stem)[-1]), named.name)
-        return _Save(step=step, made=(made,), named=(named,))
+            return _Save(step=step, made=(made,), named=(named,))
+        os.replace(made, named)
+        monitor.record_last_ckpt_to_json(epoch, int(re.findall(r"\d+", made.stem)[-1]), named.name)
+        return _Save(step=step, made=(named,), named=(named,))
 
     def _of_section(self, step: int) -> _Save:
         monitor, rank, world = self._monitor, self._place.rank, self._place.world
@@ -143,9 +145,8 @@ def _arrive(made: Path, named: Path) -> None:
 
     FileNotFoundError where mindspore's thread has ended without it: its own error is in the rank's log.
     """
-    while ms.async_ckpt_thread_status():
+    while any(thread.name == _SAVES_IN_BACKGROUND for thread in threading.enumerate()):
         time.sleep(_POLL)
-    if made.exists():
-        os.replace(made, named)
-    elif not named.exists():
+    if not made.exists():
         raise FileNotFoundError(f"{made} was not written: the error of saving in the background is in this rank's log")
+    os.replace(made, named)

@@ -59,7 +59,10 @@ def train(run: RunDir, native: Any, place: Place, journal: Journal) -> Trained:
         if board is not None:
             board.close()
     last = ends[0]
-    return Trained(network=last.network, step=last.step, stopped=stop.asked and last.step != run.derived.get("total_steps"))
+    stopped = stop.agreed and last.step != run.derived.get("total_steps")
+    if not stopped:
+        stop.disarm()
+    return Trained(network=last.network, step=last.step, stopped=stopped)
 
 
 def _put_callbacks_round(task: Any, run: RunDir, place: Place, journal: Journal, stop: StopRequest) -> list[Any]:
@@ -104,7 +107,7 @@ def _put_callbacks_round(task: Any, run: RunDir, place: Place, journal: Journal,
             Verdict(
                 dynamic=_scales_dynamically(config), most_skipped=watching["overflow_steps"], skip=watching["loss_nonfinite"] == "skip"
             ),
-            Watch(watching, steps_before(run.path, watching["window"])) if place.rank == 0 else None,
+            Watch(watching, steps_before(run.path)) if place.rank == 0 else None,
             Gauges(
                 memory=gauge(config.context.device_target, on=bool(run.config["monitor"]["memory"])),
                 update_ratio_steps=run.config["monitor"]["update_ratio_steps"],
