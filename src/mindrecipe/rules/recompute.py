@@ -95,7 +95,7 @@ def recompute_layers(d: Derived) -> Iterator[Problem]:
 
 def _counts(row: Any, stages: int) -> bool:
     """Whether ``row`` is numbers of layers, at most one a stage; of an interleaved pipeline there are several rows."""
-    return isinstance(row, list) and 0 < len(row) <= stages and all(isinstance(count, int) and count >= 0 for count in row)
+    return isinstance(row, list) and 0 < len(row) <= stages and all(type(count) is int and count >= 0 for count in row)
 
 
 @rule(
