@@ -55,6 +55,7 @@ def text_for_number(d: Derived) -> Iterator[Problem]:
         f"{TINY} native.train_dataset=[1]",
         f"{TINY} native.model.model_config=large",
         f"{TINY} native.context=null",
+        f"{TINY} native.lr_schedule.type=[1]",
         f"{TINY} native.callbacks.SDCMonitor=true",
         f"{TINY} native.callbacks=[MFLossMonitor]",
         f"{TINY} native.callbacks=MFLossMonitor",
@@ -66,6 +67,8 @@ def kind(d: Derived) -> Iterator[Problem]:
     for path, ours, theirs in _both(d):
         if _is_section(path, ours) and not isinstance(theirs, Mapping) and (theirs is not None or "." not in path or path in _NEEDED):
             yield Problem(f"native.{path}={_shown(theirs)} is no section", (f"native.{path}",), f"native.{path}={{}}")
+        elif path.endswith(".type") and isinstance(theirs, list | Mapping):
+            yield Problem(f"native.{path}={_shown(theirs)} is no name of a class", (f"native.{path}",), f"native.{path}={ours}")
         elif path == "callbacks":
             yield from _callbacks(theirs)
 
