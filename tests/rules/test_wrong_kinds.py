@@ -48,6 +48,7 @@ NATIVE = [
     "native.runner_config.gradient_accumulation_steps=two",
     "native.runner_config.gradient_accumulation_steps=[2]",
     "native.train_dataset.data_loader=[a]",
+    "native.lr_schedule.type=[1]",
     "omit.context='*'",
 ]
 

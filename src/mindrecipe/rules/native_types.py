@@ -55,7 +55,6 @@ def text_for_number(d: Derived) -> Iterator[Problem]:
         f"{TINY} native.train_dataset=[1]",
         f"{TINY} native.model.model_config=large",
         f"{TINY} native.context=null",
-        f"{TINY} native.lr_schedule.type=[1]",
         f"{TINY} native.callbacks.SDCMonitor=true",
         f"{TINY} native.callbacks=[MFLossMonitor]",
         f"{TINY} native.callbacks=MFLossMonitor",
