@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mends import errors, quick
+from mends import errors, findings, quick
 from mindrecipe.plan.explained import layout_plain
 from mindrecipe.plan.job import CannotPrice
 from mindrecipe.plan.of_run import job_of
@@ -70,3 +70,16 @@ def test_a_layout_that_is_pasted_is_sound_and_is_that_layout(base: tuple[str, ..
         again = quick(*pasted).derived
         job = job_of(again.config, again.family, again.hardware, again.device_num)
         assert layout_plain(job) == layout_plain(candidate.job), pasted
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(BASES), st.lists(st.sampled_from(OTHERS), max_size=2), st.sampled_from([1, 4, 16]))
+def test_a_remedy_for_memory_is_refused_for_nothing_new_and_fits(base: tuple[str, ...], more: list[tuple[str, ...]], size: int) -> None:
+    words = (*base, *(word for each in more for word in each), f"dataset.batch_size={size}")
+    found = findings(*words, make=quick)
+    told = next((finding for finding in found if finding.rule == "memory.estimate"), None)
+    if told is None or "<more hosts>" in (told.mend or ""):
+        return
+    left = {finding.rule: finding.severity for finding in findings(*words, *shlex.split(told.mend or ""), make=quick)}
+    assert "memory.estimate" not in left
+    assert {rule for rule, severity in left.items() if severity == "error"} <= {each.rule for each in found}
