@@ -19,7 +19,7 @@ from mindrecipe.config.compose import Composed, compose_and_find, require_choice
 from mindrecipe.config.findings import Finding, raise_errors
 from mindrecipe.config.provenance import Provenance
 from mindrecipe.config.schema import RunConfig
-from mindrecipe.derive import Derived, derive
+from mindrecipe.derive import PLANNED, Derived, derive
 from mindrecipe.derive.machine import Machine, this_machine
 from mindrecipe.derive.rehearse import Change, mini
 from mindrecipe.errors import UserError
@@ -55,11 +55,12 @@ class Run:
         config, changed = composed.config, tuple[Change, ...]()
         if config.run.rehearse is not None:
             config, changed = mini(config, npus=machine.npu is not None or config.launch.mode == "simulate")
-        return cls(config, derive(config, machine), machine, composed.provenance, composed.choices, changed)
+        derived = derive(config, machine, kept=_kept(config, composed.provenance))
+        return cls(config, derived, machine, composed.provenance, composed.choices, changed)
 
     def with_dataset(self, facts: DataFacts) -> Run:
         """The same run once its data set is known: steps an epoch, total and warm-up steps follow."""
-        return replace(self, derived=derive(self.config, self.machine, facts))
+        return replace(self, derived=derive(self.config, self.machine, facts, _kept(self.config, self.provenance)))
 
     def check(self) -> list[Finding]:
         """All findings of all rules, worst first; last what a rehearsal changed."""
@@ -129,6 +130,11 @@ class Run:
         from mindrecipe.execute import execute
 
         return execute(self)
+
+
+def _kept(config: RunConfig, provenance: Provenance) -> frozenset[str]:
+    """What a planned layout must not replace: what was set, be it to the default."""
+    return frozenset(filter(provenance.is_set, PLANNED)) if config.parallel.planned else frozenset()
 
 
 def _named(composed: Composed) -> Composed:

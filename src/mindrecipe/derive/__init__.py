@@ -6,6 +6,7 @@ Deriving never fails: what does not fit together is computed as well as it can b
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from mindrecipe.config.schema import DeviceConfig, ModelConfig, OptimizerConfig, RunConfig
@@ -14,6 +15,20 @@ from mindrecipe.derive import mesh, precision
 from mindrecipe.derive.machine import Machine
 from mindrecipe.models.family import Family, family_of
 from mindrecipe.models.hardware import CATALOGUE, Hardware
+
+#: knobs that parallel.planned finds values for; those that were set stay as they are
+PLANNED = (
+    "parallel.data_parallel",
+    "parallel.model_parallel",
+    "parallel.pipeline_stage",
+    "parallel.context_parallel",
+    "parallel.pipeline_interleave",
+    "parallel.optimizer_parallel",
+    "parallel.use_seq_parallel",
+    "dataset.batch_size",
+    "recompute.policy",
+    "model.offset",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +70,11 @@ class Derived:
         return self.batch.global_batch_size * self.config.model.seq_length
 
 
-def derive(config: RunConfig, machine: Machine, dataset: DataFacts | None = None) -> Derived:
-    """Everything that follows from ``config`` on ``machine``, with ``dataset`` once it is known. ``config.model.family`` is known."""
+def derive(config: RunConfig, machine: Machine, dataset: DataFacts | None = None, kept: Collection[str] = ()) -> Derived:
+    """Everything that follows from ``config`` on ``machine``, with ``dataset`` once it is known. ``config.model.family`` is known.
+
+    ``kept``: of PLANNED, what was set though it is the default; what is not the default was set in any case.
+    """
     family = family_of(config.model)
     model = family.complete(config.model)
     parameters = family.parameters(model)
@@ -67,7 +85,7 @@ def derive(config: RunConfig, machine: Machine, dataset: DataFacts | None = None
     devices = mesh.device_num(launch)
     written, plan_fault = config, None
     if config.parallel.planned:
-        config, plan_fault = _planned(replace(config, model=model, amp=amp, launch=launch), config, family, hardware, devices)
+        config, plan_fault = _planned(replace(config, model=model, amp=amp, launch=launch), config, family, hardware, devices, kept)
         model = replace(model, offset=config.model.offset)
     parallel = mesh.complete_parallel(config.parallel, model, devices)
     if family.architecture == "mcore" and config.parallel.vocab_emb_dp is None:
@@ -129,13 +147,15 @@ def derive(config: RunConfig, machine: Machine, dataset: DataFacts | None = None
     )
 
 
-def _planned(completed: RunConfig, written: RunConfig, family: Family, hardware: Hardware, devices: int) -> tuple[RunConfig, str | None]:
+def _planned(
+    completed: RunConfig, written: RunConfig, family: Family, hardware: Hardware, devices: int, kept: Collection[str]
+) -> tuple[RunConfig, str | None]:
     """``written`` with the layout that the search finds for ``completed``, and why there is none."""
     from mindrecipe.plan.job import CannotPrice
     from mindrecipe.plan.planned import planned
 
     try:
-        best = planned(completed, family, hardware, devices)
+        best = planned(completed, family, hardware, devices, kept)
     except CannotPrice as fault:
         return written, str(fault)
     model = replace(written.model, offset=best.model.offset)
