@@ -21,9 +21,10 @@ from mindrecipe.config.provenance import Provenance
 from mindrecipe.config.schema import RunConfig
 from mindrecipe.derive import PLANNED, Derived, derive
 from mindrecipe.derive.machine import Machine, this_machine
-from mindrecipe.derive.rehearse import Change, mini
+from mindrecipe.derive.rehearse import Change
 from mindrecipe.errors import UserError
 from mindrecipe.lower import Place, lower
+from mindrecipe.rules.rehearsed import rehearsed
 
 if TYPE_CHECKING:  # data, freezing and launching are imported where they are asked for: a check needs none of them
     from mindrecipe.data.progress import Progress
@@ -54,7 +55,7 @@ class Run:
         composed = _named(composed)
         config, changed = composed.config, tuple[Change, ...]()
         if config.run.rehearse is not None:
-            config, changed = mini(config, npus=machine.npu is not None or config.launch.mode == "simulate")
+            config, changed = rehearsed(config, machine)
         derived = derive(config, machine, kept=_kept(config, composed.provenance))
         return cls(config, derived, machine, composed.provenance, composed.choices, changed)
 

@@ -219,10 +219,7 @@ def unread(d: Derived) -> Iterator[Problem]:
         Example(f"{LARGE} dataset.batch_size=2 parallel.gradient_accumulation_steps=2", rows=16),
         Example(f"{STAGES} parallel.micro_batch_num=16", rows=9),
     ],
-    passes=[
-        Example(f"{TINY} dataset.batch_size=10", rows=10),
-        Example(f"{LARGE} parallel.gradient_accumulation_steps=2", rows=16),
-    ],
+    passes=[Example(f"{TINY} dataset.batch_size=10", rows=10), Example(f"{LARGE} parallel.gradient_accumulation_steps=2", rows=16)],
 )
 def no_steps(d: Derived) -> Iterator[Problem]:
     """A rank's shard holds less than one batch."""
