@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
 from typing import Any
 
 from mindrecipe.config.schema import AmpConfig, ParallelConfig, RunConfig
-from mindrecipe.derive.mesh import complete_launch
 from mindrecipe.models.hardware import CATALOGUE
 from mindrecipe.plan.balance import offset_of
 from mindrecipe.plan.job import Job
@@ -82,7 +80,7 @@ def _without_stages(given: Any) -> Any:
 
 def _devices(job: Job, given: RunConfig) -> dict[str, Any]:
     """What makes a host bring its devices, where the words would have it bring fewer or more."""
-    hardware = CATALOGUE.get(job.device.name, job.device)
-    launch = complete_launch(given.launch, replace(given.parallel, mode="semi_auto"), hardware)
-    needed = job.layout.devices // launch.nodes
-    return {} if launch.devices_per_node == needed else {"launch.devices_per_node": needed, "launch.workers": None}
+    launch, hardware = given.launch, CATALOGUE.get(job.device.name, job.device)
+    hosts = max(launch.nodes, len(launch.hosts) if launch.mode == "ssh" else 1)
+    brought, needed = launch.devices_per_node or launch.workers or hardware.devices_per_node, job.layout.devices // hosts
+    return {} if brought == needed else {"launch.devices_per_node": needed, "launch.workers": None}
