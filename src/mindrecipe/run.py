@@ -61,7 +61,7 @@ class Run:
 
     def with_dataset(self, facts: DataFacts) -> Run:
         """The same run once its data set is known: steps an epoch, total and warm-up steps follow."""
-        return replace(self, derived=derive(self.config, self.machine, facts, _kept(self.config, self.provenance)))
+        return replace(self, derived=derive(self.config, self.machine, facts, self.derived.kept))
 
     def check(self) -> list[Finding]:
         """All findings of all rules, worst first; last what a rehearsal changed."""
@@ -155,7 +155,7 @@ def _further_errors(composed: Composed, findings: list[Finding], machine: Machin
     if composed.config.model.family is None:
         return []
     doubtful = {key for finding in findings for key in finding.keys}
-    found = rules.check(derive(composed.config, machine), composed.provenance)
+    found = rules.check(derive(composed.config, machine, kept=_kept(composed.config, composed.provenance)), composed.provenance)
     return [finding for finding in found if not doubtful & set(finding.keys) and finding.rule != "memory.estimate"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mends import errors, quick, run_of
+from mindrecipe.data.spec import DataFacts
 
 pytestmark = pytest.mark.usefixtures("here")
 PLANNED = ("+model=llama2_7b", "parallel=planned", "amp=O2", "device=ascend_910b", "parallel.global_batch_size=64")
@@ -59,3 +60,19 @@ def test_what_can_not_stay_is_refused_by_name(word: str, says: str) -> None:
 def test_what_no_mesh_has_is_named() -> None:
     finding = next(each for each in errors(*PLANNED, "parallel.data_parallel=3", make=quick) if each.rule == "mesh.planned")
     assert "no mesh of 8 devices has what was set: parallel.data_parallel=3" in finding.what
+
+
+def test_what_stays_stays_once_the_data_are_known() -> None:
+    run = quick(*PLANNED, "parallel.model_parallel=1", "dataset.batch_size=1")
+    facts = DataFacts(
+        train_files=("a",),
+        heldout_files=(),
+        columns=("input_ids",),
+        train_rows=10_000,
+        heldout_rows=0,
+        train_tokens=1,
+        heldout_tokens=0,
+        unigram_entropy=None,
+        fingerprint="x",
+    )
+    assert run.with_dataset(facts).derived.config.parallel == run.derived.config.parallel

@@ -36,8 +36,8 @@ class Derived:
     """What follows from a configuration. ``written`` is that configuration, ``config`` the same with every null filled that can be.
 
     ``device_reason`` says why device=auto became what it is. ``total_steps``, ``warmup_steps`` and ``steps_per_epoch``
-    are None while the data set is not known. ``plan_fault``: why parallel.planned found no layout. ``peak_flops`` is
-    FLOP/s of one device, None where no peak is published. ``parameters`` 0 and ``flops_per_token`` None: not known, of a
+    are None while the data set is not known. ``plan_fault``: why parallel.planned found no layout; ``kept``: what it was not to replace.
+    ``peak_flops`` is FLOP/s of one device, None where no peak is published. ``parameters`` 0 and ``flops_per_token`` None: not known, of a
     custom model whose dimensions are not told.
     """
 
@@ -58,6 +58,7 @@ class Derived:
     warmup_steps: int | None
     dataset: DataFacts | None
     plan_fault: str | None = None
+    kept: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def global_batch_size(self) -> int:
@@ -130,6 +131,7 @@ def derive(config: RunConfig, machine: Machine, dataset: DataFacts | None = None
         config=resolved,
         written=written,
         plan_fault=plan_fault,
+        kept=frozenset(kept),
         family=family,
         hardware=hardware,
         machine=machine,
