@@ -15,7 +15,7 @@ from mindrecipe.config.findings import Finding, raise_errors
 from mindrecipe.config.options import groups
 from mindrecipe.config.overrides import normalize
 from mindrecipe.config.provenance import Provenance
-from mindrecipe.derive import derive
+from mindrecipe.derive import PLANNED, derive
 from mindrecipe.derive.machine import Machine
 from mindrecipe.errors import UserError, UserErrors
 from mindrecipe.run import Run
@@ -61,7 +61,8 @@ def quick(*overrides: str) -> Run:
     provenance = Provenance(base.provenance.sources, (*base.provenance.overrides, *knobs))
     config, wrong = to_run_config(tree, provenance.locate)
     raise_errors(wrong)
-    return Run(config, derive(config, MACHINE), MACHINE, provenance, base.choices)
+    kept = [key for key in PLANNED if config.parallel.planned and provenance.is_set(key)]
+    return Run(config, derive(config, MACHINE, kept=kept), MACHINE, provenance, base.choices)
 
 
 def findings(*overrides: str, make: Any = run_of) -> list[Finding]:

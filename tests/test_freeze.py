@@ -250,3 +250,21 @@ def test_a_rank_gets_exactly_what_the_launcher_was_given(here: Path, texts: list
     assert read.config["run"]["tags"] == [tag] and native["anything"] == tag
     assert read.config["optimizer"]["learning_rate"] == rate and read.config["run"]["seed"] == seed
     assert yaml.safe_load((target / "overrides.yaml").read_text(encoding="utf-8")) == given_words
+
+
+@pytest.mark.parametrize("what", ["a link to nothing", "a file"])
+def test_what_is_in_the_way_of_the_folders_is_told_at_once(here: Path, what: str) -> None:
+    """mkdir says of a link to nothing that it exists, and so did we, for ever."""
+    if what == "a file":
+        (here / "runs").write_text("")
+    else:
+        (here / "runs").symlink_to("/nowhere/runs")
+    with pytest.raises(UserError, match=rf"can't make the run directory .*: {here / 'runs'} is (no folder|a link to /nowhere/runs, which)"):
+        ready().freeze()
+    assert [entry.name for entry in here.iterdir()] == ["runs"]
+
+
+def test_a_run_dir_that_is_a_link_to_nothing_is_taken(here: Path) -> None:
+    (here / "mine").symlink_to("/nowhere/run")
+    with pytest.raises(UserError, match="run directory mine exists"):
+        choose_dir(ready("run.dir=mine").derived)

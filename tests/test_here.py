@@ -52,3 +52,15 @@ def test_a_rank_table_that_can_not_be_meant_is_refused(tmp_path: Path) -> None:
     (tmp_path / "table.json").write_text("[]")
     with pytest.raises(UserError, match="names 0 ranks"):
         check(tmp_path / "table.json")
+
+
+def test_a_recipe_for_other_npus_is_refused_with_the_device_to_take() -> None:
+    a3 = replace(MACHINE, npu="ascend_910c", npu_count=16)
+    require_here(quick(*LARGE, "device=ascend_910c", "launch.devices_per_node=16").derived, a3, ())
+    with pytest.raises(UserError, match="this machine has ascend_910c") as told:
+        require_here(quick(*LARGE, "device=ascend_910b").derived, a3, ())
+    assert told.value.mend == "device=ascend_910c"
+    small = replace(MACHINE, npu="ascend_910b4", npu_count=8)
+    require_here(quick(*LARGE, "device=ascend_910b4").derived, small, ())
+    with pytest.raises(UserError, match="this machine has ascend_910b4"):
+        require_here(quick(*LARGE, "device=ascend_910b").derived, small, ())

@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from mindrecipe.derive import Derived
+from mindrecipe.derive.surroundings import in_the_way
 from mindrecipe.errors import UserError
 from mindrecipe.lower.outside import environment, msrun_options
 from mindrecipe.lower.place import Resume
@@ -41,7 +42,7 @@ def choose_dir(derived: Derived) -> Path:
     given = derived.config.run
     if given.dir is not None:
         path = Path(given.dir).expanduser().absolute()
-        if path.exists():
+        if os.path.lexists(path):  # a link to nothing is in the way too
             raise exists(Path(given.dir))
         return path
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{config_hash(derived)[:6]}"
@@ -60,7 +61,7 @@ def exists(path: Path) -> UserError:
 def numbered(path: Path) -> Path:
     """``path`` where it is free, else the first of <path>-2, <path>-3, ... that is."""
     free, number = path, 1
-    while free.exists():
+    while os.path.lexists(free):
         number += 1
         free = path.with_name(f"{path.name}-{number}")
     return free
@@ -91,16 +92,15 @@ def freeze(path: Path, derived: Derived, overrides: tuple[str, ...], native: Map
         (fresh / OVERRIDES).write_text(to_yaml(list(overrides)), encoding="utf-8")
         (fresh / NATIVE).write_text(to_yaml(native), encoding="utf-8")
         (fresh / LOCK).write_text(json.dumps(lock, indent=2, default=str) + "\n", encoding="utf-8")
-        if path.exists():
+        if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, "it exists", str(path))
         os.rename(fresh, path)
     except OSError as fault:
         shutil.rmtree(fresh, ignore_errors=True)
-        if fault.errno in (errno.EEXIST, errno.ENOTEMPTY):
+        if fault.errno in (errno.EEXIST, errno.ENOTEMPTY) and os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, "it exists", str(path)) from fault
-        raise UserError(
-            f"can't make the run directory {path}: {fault.strerror or fault}", mend="run.dir=<a new folder on a disk with room>"
-        ) from fault
+        why = in_the_way(path) or fault.strerror or fault
+        raise UserError(f"can't make the run directory {path}: {why}", mend="run.dir=<a new folder on a disk with room>") from fault
 
 
 def freeze_start(path: Path, native: Mapping[str, Any], resume: Resume | None) -> None:

@@ -19,11 +19,12 @@ from mindrecipe.config.compose import Composed, compose_and_find, require_choice
 from mindrecipe.config.findings import Finding, raise_errors
 from mindrecipe.config.provenance import Provenance
 from mindrecipe.config.schema import RunConfig
-from mindrecipe.derive import Derived, derive
+from mindrecipe.derive import PLANNED, Derived, derive
 from mindrecipe.derive.machine import Machine, this_machine
-from mindrecipe.derive.rehearse import Change, mini
+from mindrecipe.derive.rehearse import Change
 from mindrecipe.errors import UserError
 from mindrecipe.lower import Place, lower
+from mindrecipe.rules.rehearsed import rehearsed
 
 if TYPE_CHECKING:  # data, freezing and launching are imported where they are asked for: a check needs none of them
     from mindrecipe.data.progress import Progress
@@ -54,12 +55,13 @@ class Run:
         composed = _named(composed)
         config, changed = composed.config, tuple[Change, ...]()
         if config.run.rehearse is not None:
-            config, changed = mini(config, npus=machine.npu is not None or config.launch.mode == "simulate")
-        return cls(config, derive(config, machine), machine, composed.provenance, composed.choices, changed)
+            config, changed = rehearsed(config, machine)
+        derived = derive(config, machine, kept=_kept(config, composed.provenance))
+        return cls(config, derived, machine, composed.provenance, composed.choices, changed)
 
     def with_dataset(self, facts: DataFacts) -> Run:
         """The same run once its data set is known: steps an epoch, total and warm-up steps follow."""
-        return replace(self, derived=derive(self.config, self.machine, facts))
+        return replace(self, derived=derive(self.config, self.machine, facts, self.derived.kept))
 
     def check(self) -> list[Finding]:
         """All findings of all rules, worst first; last what a rehearsal changed."""
@@ -131,6 +133,11 @@ class Run:
         return execute(self)
 
 
+def _kept(config: RunConfig, provenance: Provenance) -> frozenset[str]:
+    """What a planned layout must not replace: what was set, be it to the default."""
+    return frozenset(filter(provenance.is_set, PLANNED)) if config.parallel.planned else frozenset()
+
+
 def _named(composed: Composed) -> Composed:
     """A run without a name of its own is called after its recipe, if it has one (after its model otherwise: derive)."""
     recipe = composed.choices.get("recipe")
@@ -148,7 +155,7 @@ def _further_errors(composed: Composed, findings: list[Finding], machine: Machin
     if composed.config.model.family is None:
         return []
     doubtful = {key for finding in findings for key in finding.keys}
-    found = rules.check(derive(composed.config, machine), composed.provenance)
+    found = rules.check(derive(composed.config, machine, kept=_kept(composed.config, composed.provenance)), composed.provenance)
     return [finding for finding in found if not doubtful & set(finding.keys) and finding.rule != "memory.estimate"]
 
 

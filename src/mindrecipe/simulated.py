@@ -45,7 +45,8 @@ def carry_out(run: Run, view: View, *, details: bool = False, as_json: bool = Fa
         view.note(f"the whole log: {failed.error.log}")
         return Outcome(state="failed", exit_code=EXIT_FAILED, errors=(failed.error,))
     except Interrupted as interrupted:
-        view.note("stopped; the same command goes on where it was: ranks that were done are kept")
+        kept = "the same command goes on where it was: ranks that were done are kept"
+        view.note(f"stopped; {'with run.imports nothing is kept' if run.config.run.imports else kept}")
         return Outcome(state="interrupted", exit_code=exit_code(interrupted.number))
     if as_json:
         print(json.dumps(as_plain(report), indent=1))
@@ -82,6 +83,7 @@ def job_of(run: Run, path: Path) -> Job:
         cache=Path(cache_dir(derived.config.dataset.cache_dir)),
         env=launch.env,
         fresh=launch.simulate_again,
+        imports=tuple(derived.config.run.imports),
     )
 
 

@@ -36,8 +36,19 @@ class Setting:
         return default if value is None else value
 
     @property
+    def target(self) -> Any:
+        """The device that mindformers takes: Ascend where none is said."""
+        return self.get("context.device_target", "Ascend")
+
+    @property
     def cpu(self) -> bool:
-        return bool(self.get("context.device_target", "Ascend") == "CPU")
+        return bool(self.target == "CPU")
+
+    @property
+    def callbacks(self) -> list[Mapping[str, Any]]:
+        """Those that are written as mindformers reads them; of others the rule native.kind speaks, and mindformers stops at them."""
+        given = self.get("callbacks", [])
+        return [callback for callback in given if isinstance(callback, Mapping)] if isinstance(given, list) else []
 
     @property
     def legacy(self) -> bool:
@@ -104,7 +115,7 @@ def stop_step(setting: Setting) -> None:
             f"nothing left to train: the checkpoint is at step {setting.resumed_step} of {setting.total_steps}",
             mend=f"schedule.total_steps={2 * setting.resumed_step}",
         )
-    stops = [callback.get("stop_step") for callback in setting.get("callbacks", []) if callback.get("type") == "TrainCallBack"]
+    stops = [callback.get("stop_step") for callback in setting.callbacks if callback.get("type") == "TrainCallBack"]
     if stops != [remaining]:
         raise UserError(
             f"training is to end after {remaining} more steps ({setting.total_steps} - {setting.resumed_step}), "
@@ -117,7 +128,7 @@ def accumulation(setting: Setting) -> None:
     """Outside semi_auto and auto mindformers resets gradient accumulation to 1, with a warning in the log."""
     steps = setting.get("runner_config.gradient_accumulation_steps", 1)
     sharded = setting.several and setting.get("parallel.parallel_mode", 1) in SHARDED
-    if steps > 1 and not sharded:
+    if isinstance(steps, int | float) and steps > 1 and not sharded:
         raise UserError(
             f"gradient_accumulation_steps is {steps}: mindformers accumulates only in semi_auto and auto parallel",
             mend="native.runner_config.gradient_accumulation_steps=1",
@@ -146,14 +157,14 @@ def resume(setting: Setting) -> None:
 def checkpoint_section(setting: Setting) -> None:
     """The section's layout describes how semi_auto and auto shard the weights; in data_parallel it fails at the first save."""
     data_parallel = setting.several and setting.get("parallel.parallel_mode", 1) in DATA_PARALLEL
-    saves = any(callback.get("type") == "CheckpointMonitor" for callback in setting.get("callbacks", []))
+    saves = any(callback.get("type") == "CheckpointMonitor" for callback in setting.callbacks)
     if setting.world > 1 and data_parallel and saves and setting.get("checkpoint"):
         raise UserError("the `checkpoint` section can not save in data_parallel", mend="checkpoint.style=callback")
 
 
 def saving_by_the_clock(setting: Setting) -> None:
     """Every rank saves when its own clock says so: checkpoints of several ranks would be of different steps."""
-    timed = [callback for callback in setting.get("callbacks", []) if callback.get("save_checkpoint_seconds")]
+    timed = [callback for callback in setting.callbacks if callback.get("save_checkpoint_seconds")]
     if timed and setting.world > 1:
         raise UserError(
             "checkpoints by the clock: the clocks of several ranks do not agree on a step",

@@ -166,18 +166,43 @@ def test_deriving_never_fails(model: ModelConfig) -> None:
 
 
 @pytest.mark.parametrize(
-    "line, kind",
+    "name, memory, kind",
     [
-        ("| 0     910B3               | OK            | 93.7        35                0    / 0             |", "ascend_910b"),
-        ("| 0     Ascend910B1         | OK            |", "ascend_910b"),
-        ("| 0     910A                | OK            |", "ascend_910a"),
-        ("| 0     910ProB             | OK            |", "ascend_910a"),
-        ("| 0     310P3               | OK            |", "unknown"),
-        ("", "unknown"),
+        ("910B3", 65536, "ascend_910b"),
+        ("Ascend910B1", 65536, "ascend_910b"),
+        ("910B2C", 65536, "ascend_910b"),
+        ("910B4", 32768, "ascend_910b4"),
+        ("910B4-1", 65536, "ascend_910b"),
+        ("910B", 65536, "ascend_910b"),
+        ("910B", 32768, "ascend_910a"),
+        ("910A", 32768, "ascend_910a"),
+        ("910ProA", 32768, "ascend_910a"),
+        ("910ProB", 32768, "ascend_910a"),
+        ("910PremiumA", 32768, "ascend_910a"),
+        ("Ascend910", 65536, "ascend_910c"),
+        ("Ascend910_9391", 65536, "ascend_910c"),
+        ("Ascend910", 32768, "unknown"),
+        ("910B", 0, "unknown"),
+        ("310P3", 21527, "unknown"),
+        ("Ascend950PR", 131072, "unknown"),
     ],
 )
-def test_what_npu_smi_prints(line: str, kind: str) -> None:
-    assert kind_in(f"+---+\n| npu-smi 24.1.rc2    Version: 24.1.rc2 |\n{line}\n") == kind
+def test_what_npu_smi_prints(name: str, memory: int, kind: str) -> None:
+    """Tables as users of them have published them: the chip's line has one number more where a card has two chips (A3)."""
+    for chip in ("0                         ", "0     0                   "):
+        line = "+---------------------------+---------------+----------------------------------------------------+\n"
+        listing = (
+            f"{line}| npu-smi 24.1.rc3.7               Version: 24.1.rc3.7                                           |\n{line}"
+            "| NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|\n"
+            "| Chip  Phy-ID              | Bus-Id        | AICore(%)   Memory-Usage(MB)  HBM-Usage(MB)        |\n"
+            f"{line}| 0     {name:20}| OK            | 178.5       36                0    / 0             |\n"
+            f"| {chip}| 0000:9D:00.0  | 0           2387 / 13553      51166/ {memory:<14}|\n{line}"
+        )
+        assert kind_in(listing) == kind
+
+
+def test_no_listing_tells_no_kind() -> None:
+    assert kind_in("") == kind_in("910B3 is not a line of the table") == "unknown"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from mindrecipe.derive.machine import Machine
-from mindrecipe.derive.rehearse import HEAD_DIM, changes, mini
+from mindrecipe.derive.rehearse import changes, mini
+from mindrecipe.derive.rehearse_model import HEAD_DIM
 from mindrecipe.paths import shipped
 from mindrecipe.run import Run
 

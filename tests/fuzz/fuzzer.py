@@ -24,6 +24,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,33 @@ GOOD = [
     "model=custom",
 ]
 
+#: a value of each kind, for keys that are read as one of the others
+KINDS = [
+    "null", "true", "false", "0", "2", "-3", "1.5", "word", "[]", "[1]", "[word]", "[[1,2],[3]]", "[{type: MFLossMonitor}]", "[null]", "{}",
+    "{a: 1}", "{a: {b: [1]}}", "{type: 3}", "{type: null}", "{TrainCallBack: {stop_step: x}}", "'*'",
+]  # fmt: skip
+
+
+@cache
+def native_keys() -> list[str]:
+    """Every key and section of the native configurations that runs are lowered to, and callbacks by their types."""
+    from mends import LARGE, quick
+
+    found: dict[str, None] = {}
+
+    def walk(tree: Any, path: str) -> None:
+        for key, value in tree.items():
+            found[f"{path}{key}"] = None
+            if isinstance(value, dict):
+                walk(value, f"{path}{key}.")
+            elif key == "callbacks":
+                walk({each["type"]: each for each in value}, f"{path}{key}.")
+
+    stages = ("parallel.pipeline_stage=2", "parallel.micro_batch_num=4", "recompute=selective", "schedule.total_steps=9", "monitor=full")
+    for words in (("+model=llama2_tiny", "checkpoint=steps"), (*LARGE, *stages), ("+model=qwen3_8b", *LARGE[1:], *stages)):
+        walk(quick(*words).lower(), "")
+    return [*found]
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -89,9 +117,11 @@ def command_line(rng: random.Random) -> list[str]:
             word = f"{rng.choice([*SECTIONS, *sections()])}.{rng.choice([*NAMES]).replace(' ', '_')}={rng.choice(VALUES)}"
         elif kind < 0.85:
             word = mutated(rng, f"{rng.choice(known)}={rng.choice(VALUES)}")
-        elif kind < 0.9:
+        elif kind < 0.87:
             free = rng.choice(["native", "omit", "launch.env", "model.extra", "optimizer.extra", "schedule.extra", "model.keys"])
             word = f"{free}.{mutated(rng, 'some_key')}={rng.choice(VALUES)}"
+        elif kind < 0.93:
+            word = f"{rng.choice(['native', 'native', 'native', 'omit'])}.{rng.choice(native_keys())}={rng.choice([*VALUES, *KINDS])}"
         else:
             word = rng.choice(JUNK)
         words.append(rng.choice(["", "", "", "+", "++", "~"]) + word)

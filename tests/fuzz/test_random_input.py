@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.fuzzer import changed_file, command_line, commands, ended, files, own_seeds
+from fuzz.fuzzer import KINDS, changed_file, command_line, commands, ended, files, native_keys, own_seeds
+from mends import LARGE, quick
+from mindrecipe.errors import UserError
 
 COMMANDS, FILES = 60, 40
 
@@ -48,3 +50,18 @@ def test_as_processes(seed: int, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode in (0, 2) and "Traceback" not in done.stderr, done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("here")
+def test_every_native_key_takes_a_value_of_every_kind_or_says_so() -> None:
+    """Each key with another kind each time; python tests/fuzz/fuzzer.py draws them among other words."""
+    for at, key in enumerate(native_keys()):
+        for base in (("+model=llama2_tiny",), (*LARGE, "parallel.pipeline_stage=2", "parallel.micro_batch_num=4")):
+            for place, kind in (("native", at), ("native", at + 7), ("omit", at)):
+                word = f"{place}.{key}={KINDS[kind % len(KINDS)]}"
+                try:
+                    quick(*base, word).check()
+                except UserError:
+                    pass
+                except Exception as fault:
+                    raise AssertionError(word) from fault

@@ -103,3 +103,16 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
 def test_the_nearest_folder_that_exists(tmp_path: Path) -> None:
     assert existing_parent(tmp_path / "a" / "b") == tmp_path
     assert existing_parent(Path("relative")) == Path.cwd()
+
+
+@pytest.mark.parametrize("name", ["r", "runs/r"])
+def test_what_is_in_the_way_of_the_run_directory(tmp_path: Path, name: str) -> None:
+    obstacle = tmp_path / name.partition("/")[0]
+    obstacle.symlink_to(tmp_path / "nowhere")
+    fault = refused(run_dir=tmp_path / name)
+    assert fault.what == f"{obstacle} is a link to {tmp_path / 'nowhere'}, which is not there"
+    obstacle.unlink()
+    obstacle.write_text("")
+    assert refused(run_dir=tmp_path / name).what == f"{obstacle} is no folder"
+    obstacle.unlink()
+    preflight(LaunchPlan(run_dir=tmp_path / name))

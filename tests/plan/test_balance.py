@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mindrecipe.plan import balance, clock, memory
 from mindrecipe.plan.advice import advise
 from mindrecipe.plan.calibration import efficiency_of
-from mindrecipe.plan.explained import overrides
 from mindrecipe.plan.job import Job, Recompute
+from mindrecipe.plan.overrides import overrides
 from plan.jobs import JOB, NPU, laid
 
 REACHED = efficiency_of(JOB)

@@ -59,6 +59,21 @@ KNOBS: dict[str, list[object]] = {
     "schedule.warmup_steps": [2, 0, 40],
     "schedule.lr_end": [0, 1, 1e-6],
 }
+#: what random draws hardly meet: recomputation in a V of two chunks a stage
+V_SHAPED = ("parallel.pipeline_scheduler=zero_bubble_v", "parallel.pipeline_interleave=2", "parallel.micro_batch_num=8")
+EDGES = [
+    (*base, "parallel.pipeline_stage=4", "model.num_layers=8", *V_SHAPED, *words)
+    for base in BASES
+    for words in (
+        ("recompute=attention",),
+        ("recompute=selective",),
+        ("recompute=per_stage", "recompute.layers=[1,1,1,1]"),
+        ("recompute=per_stage", "recompute.layers=[[1,1,1,1],[0,0,1,1]]"),
+        ("recompute=selective", r"recompute.patterns={feed_forward\.w1: [1,1,1,1]}"),
+        ("recompute=selective", r"recompute.patterns={feed_forward\.w1: [[1,1,1,1],[0,1,0,1]]}"),
+        (r'recompute.select_comm_recompute=[".*\.norm"]',),
+    )
+]
 USUAL = {"schedule.total_steps": 20, "optimizer.learning_rate": 1e-3}
 #: rules of what stops later than the judge looks: at compilation, at the first step, at a save, or in the data
 LATER = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from mindrecipe.launch.signals import StopSignals
 from mindrecipe.simulate.job import Job
 from mindrecipe.simulate.pool import Failed, Interrupted, Pool
+from mindrecipe.simulate.process import environment
 from mindrecipe.simulate.report import RankReport
 from mindrecipe.simulate.standin import StandIn
 
@@ -53,6 +55,20 @@ def test_what_was_simulated_is_kept_and_not_done_again(tmp_path: Path) -> None:
     assert len(_starts(_job(tmp_path))) == 3
     fresh, _ = _run(_job(tmp_path, asked="0", fresh=True))
     assert not fresh[0].reused
+
+
+def test_of_the_user_s_own_code_nothing_is_kept(tmp_path: Path) -> None:
+    job = replace(_job(tmp_path, asked="0,1"), imports=("my_parts",))
+    for _ in range(2):
+        reports, _ = _run(job)
+        assert not any(each.reused for each in reports)
+    assert len(_starts(job)) == 4 and not list(tmp_path.rglob("cache/*"))
+
+
+def test_a_variable_that_is_null_is_unset(tmp_path: Path) -> None:
+    job = replace(_job(tmp_path), env={"GONE": None, "MINE": 1})
+    given = environment(job, 0, StandIn(Path("/nowhere/cann")), "id", {"GONE": "x", "KEPT": "y", "MINE": "2"})
+    assert "GONE" not in given and given["KEPT"] == "y" and given["MINE"] == "1"
 
 
 def test_another_configuration_is_simulated_anew(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from mindrecipe.errors import EXIT_FAILED, UserError
 
 if TYPE_CHECKING:
     from mindrecipe.config.findings import Finding
+    from mindrecipe.config.schema import RunConfig
     from mindrecipe.plan.job import Job
     from mindrecipe.run import Run
 
@@ -64,8 +65,7 @@ def plan(
         raise UserError("--search ranks layouts; --layers, --svg and --png are of one: give them with the overrides of the one you take")
     try:
         if search:
-            run = _in_half(run, overrides)
-            _search(run, top, global_batch, as_json)
+            _search(_in_half(run, overrides), run.derived.written, top, global_batch, as_json)
         else:
             _price(run, layers, [path for path in (svg, png) if path], as_json)
     except CannotPrice as fault:
@@ -132,7 +132,8 @@ def _draw(held: Any, title: str, path: Path) -> None:
         raise UserError(f"{path} can't be written: {fault.strerror or fault}") from fault
 
 
-def _search(run: Run, top: int, global_batch: int | None, as_json: bool) -> None:
+def _search(run: Run, written: RunConfig, top: int, global_batch: int | None, as_json: bool) -> None:
+    """``written``: what the overrides of the layouts are told for."""
     from mindrecipe.plan.planned import search_for
 
     derived = run.derived
@@ -145,13 +146,13 @@ def _search(run: Run, top: int, global_batch: int | None, as_json: bool) -> None
             "global_batch": space.global_batch,
             "considered": found.considered,
             "fell_out": dict(found.fell_out.most_common()),
-            "best": [candidate_plain(candidate) for candidate in found.best],
+            "best": [candidate_plain(candidate, written) for candidate in found.best],
         }
         print(json.dumps(plain, indent=2))
     else:
         from mindrecipe.cli import plan_view
 
-        plan_view.show_found(found, space, base)
+        plan_view.show_found(found, space, base, written)
     if not found.best:
         raise typer.Exit(EXIT_FAILED)
 

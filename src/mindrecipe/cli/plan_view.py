@@ -7,12 +7,14 @@ from rich.table import Table
 from rich.text import Text
 
 from mindrecipe.config.findings import Finding
+from mindrecipe.config.schema import RunConfig
 from mindrecipe.plan import balance
 from mindrecipe.plan.advice import offset, per_stage
 from mindrecipe.plan.calibration import efficiency_of
-from mindrecipe.plan.explained import Explained, overrides, told
+from mindrecipe.plan.explained import Explained, told
 from mindrecipe.plan.job import Job
 from mindrecipe.plan.memory import GIB, LayerMemory, Memory, StageMemory
+from mindrecipe.plan.overrides import overrides
 from mindrecipe.plan.published import Priced
 from mindrecipe.plan.search import Candidate, Found
 from mindrecipe.plan.space import Space
@@ -152,8 +154,8 @@ def show_layers(layers: list[LayerMemory]) -> None:
     _table(console, ["layer", "stage", "kind", "recompute", "parameters (M)", "states (MiB)", "activations in flight (MiB)"], rows)
 
 
-def show_found(found: Found, space: Space, base: Job) -> None:
-    """Ranked layouts, and why the others fell out."""
+def show_found(found: Found, space: Space, base: Job, written: RunConfig) -> None:
+    """Ranked layouts with their overrides for the words of ``written``, and why the others fell out."""
     console = _console()
     console.print(
         f"{found.considered:,} layouts of {space.devices} x {base.device.title}, global batch {space.global_batch}, "
@@ -170,7 +172,7 @@ def show_found(found: Found, space: Space, base: Job) -> None:
             soft_wrap=True,
         )
         console.print(f"   because: {_because(candidate, found)}", soft_wrap=True)
-        console.print(Text(f"   {overrides(candidate.job)}", "dim"), soft_wrap=True)
+        console.print(Text(f"   {overrides(candidate.job, written)}", "dim"), soft_wrap=True)
         if place == 1:
             _refined(console, candidate, space)
     if not found.best:

@@ -48,6 +48,13 @@ class Provenance:
         places = self.history(key)
         return places[-1] if places else None
 
+    def is_set(self, key: str) -> bool:
+        """Whether a person or a recipe wrote ``key``: an option that its group has by default says nothing of it."""
+        section = key.partition(".")[0]
+        chosen = any(text.lstrip("+").startswith(f"{section}=") for text in self.overrides)
+        files = (source for source in self.sources if source.package != section or chosen)
+        return any(sets(text, key) for text in self.overrides) or any(line_of(source, key) is not None for source in files)
+
     def written(self, key: str) -> str | None:
         """The letters of the value of ``key`` (or of the item of a list) that stands, where a YAML file wrote it as a plain scalar."""
         if any(sets(text, key) for text in self.overrides):

@@ -6,6 +6,7 @@ Deriving never fails: what does not fit together is computed as well as it can b
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from mindrecipe.config.schema import DeviceConfig, ModelConfig, OptimizerConfig, RunConfig
@@ -16,6 +17,19 @@ from mindrecipe.models.family import Family, family_of
 from mindrecipe.models.hardware import CATALOGUE, Hardware
 
 READERS = 2  # threads that read and batch, where nobody has said how many
+#: knobs that parallel.planned finds values for; those that were set stay as they are
+PLANNED = (
+    "parallel.data_parallel",
+    "parallel.model_parallel",
+    "parallel.pipeline_stage",
+    "parallel.context_parallel",
+    "parallel.pipeline_interleave",
+    "parallel.optimizer_parallel",
+    "parallel.use_seq_parallel",
+    "dataset.batch_size",
+    "recompute.policy",
+    "model.offset",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +37,8 @@ class Derived:
     """What follows from a configuration. ``written`` is that configuration, ``config`` the same with every null filled that can be.
 
     ``device_reason`` says why device=auto became what it is. ``total_steps``, ``warmup_steps`` and ``steps_per_epoch``
-    are None while the data set is not known. ``plan_fault``: why parallel.planned found no layout. ``peak_flops`` is
-    FLOP/s of one device, None where no peak is published. ``parameters`` 0 and ``flops_per_token`` None: not known, of a
+    are None while the data set is not known. ``plan_fault``: why parallel.planned found no layout; ``kept``: what it was not to replace.
+    ``peak_flops`` is FLOP/s of one device, None where no peak is published. ``parameters`` 0 and ``flops_per_token`` None: not known, of a
     custom model whose dimensions are not told.
     """
 
@@ -45,6 +59,7 @@ class Derived:
     warmup_steps: int | None
     dataset: DataFacts | None
     plan_fault: str | None = None
+    kept: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def global_batch_size(self) -> int:
@@ -62,8 +77,11 @@ class Derived:
         return self.batch.global_batch_size * self.config.model.seq_length
 
 
-def derive(config: RunConfig, machine: Machine, dataset: DataFacts | None = None) -> Derived:
-    """Everything that follows from ``config`` on ``machine``, with ``dataset`` once it is known. ``config.model.family`` is known."""
+def derive(config: RunConfig, machine: Machine, dataset: DataFacts | None = None, kept: Collection[str] = ()) -> Derived:
+    """Everything that follows from ``config`` on ``machine``, with ``dataset`` once it is known. ``config.model.family`` is known.
+
+    ``kept``: of PLANNED, what was set though it is the default; what is not the default was set in any case.
+    """
     family = family_of(config.model)
     model = family.complete(config.model)
     parameters = family.parameters(model)
@@ -74,7 +92,7 @@ def derive(config: RunConfig, machine: Machine, dataset: DataFacts | None = None
     devices = mesh.device_num(launch)
     written, plan_fault = config, None
     if config.parallel.planned:
-        config, plan_fault = _planned(replace(config, model=model, amp=amp, launch=launch), config, family, hardware, devices)
+        config, plan_fault = _planned(replace(config, model=model, amp=amp, launch=launch), config, family, hardware, devices, kept)
         model = replace(model, offset=config.model.offset)
     parallel = mesh.complete_parallel(config.parallel, model, devices)
     if family.architecture == "mcore" and config.parallel.vocab_emb_dp is None:
@@ -120,6 +138,7 @@ def derive(config: RunConfig, machine: Machine, dataset: DataFacts | None = None
         config=resolved,
         written=written,
         plan_fault=plan_fault,
+        kept=frozenset(kept),
         family=family,
         hardware=hardware,
         machine=machine,
@@ -137,13 +156,15 @@ def derive(config: RunConfig, machine: Machine, dataset: DataFacts | None = None
     )
 
 
-def _planned(completed: RunConfig, written: RunConfig, family: Family, hardware: Hardware, devices: int) -> tuple[RunConfig, str | None]:
+def _planned(
+    completed: RunConfig, written: RunConfig, family: Family, hardware: Hardware, devices: int, kept: Collection[str]
+) -> tuple[RunConfig, str | None]:
     """``written`` with the layout that the search finds for ``completed``, and why there is none."""
     from mindrecipe.plan.job import CannotPrice
     from mindrecipe.plan.planned import planned
 
     try:
-        best = planned(completed, family, hardware, devices)
+        best = planned(completed, family, hardware, devices, kept)
     except CannotPrice as fault:
         return written, str(fault)
     model = replace(written.model, offset=best.model.offset)

@@ -18,6 +18,9 @@ OUTSIDE = (
     "HCCL_CONNECT_TIMEOUT",
 )  # fmt: skip
 
+#: MB of HBM: of the first generation and of a 910B4, and of the later ones
+_FIRST, _LATER = 32768, 65536
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
@@ -72,9 +75,24 @@ def _npu_kind() -> str:
 
 
 def kind_in(listing: str) -> str:
-    """The kind of NPU in what `npu-smi info` prints: its column Name holds 910B3, Ascend910B1, 910A, 910ProB and so on."""
-    if re.search(r"(\b|Ascend)910B", listing):
-        return "ascend_910b"
-    if re.search(r"(\b|Ascend)910(A|Pro[AB]?)?\b", listing):
+    """The kind of NPU in what `npu-smi info` prints: a line with its name, and one that ends with its memory (HBM-Usage, in MB).
+
+    ::
+
+        | 0     910B3               | OK            | 93.7        35                0    / 0             |
+        | 0                         | 0000:C1:00.0  | 0           0    / 0          3316 / 65536         |
+
+    An Atlas A3 calls each die of a 910C Ascend910, and the first generation had a 910B of 32 GB, as it had 910A, 910ProA, 910ProB
+    and 910PremiumA: where the name leaves it open, the memory tells.
+    """
+    named = re.search(r"^\|\s*\d+\s+(?:Ascend[ _]?)?(910\w*)", listing, re.MULTILINE)
+    if named is None:
+        return "unknown"
+    name, memory = named[1], max(map(int, re.findall(r"/\s*(\d+)\s*\|\s*$", listing, re.MULTILINE)), default=0)
+    if re.fullmatch(r"910(A|Pro[AB]|PremiumA)", name) or (name == "910B" and memory == _FIRST):
         return "ascend_910a"
+    if re.fullmatch(r"910B\d\w*", name) or (name == "910B" and memory == _LATER):
+        return "ascend_910b4" if name == "910B4" and memory == _FIRST else "ascend_910b"
+    if re.fullmatch(r"910(C\w*|_93\w+)", name) or (name == "910" and memory == _LATER):
+        return "ascend_910c"
     return "unknown"

@@ -53,6 +53,12 @@ def complete_parallel(parallel: ParallelConfig, model: ModelConfig, devices: int
     return replace(parallel, data_parallel=data_parallel, vocab_emb_dp=embedding)
 
 
+def is_v_shaped(parallel: ParallelConfig) -> bool:
+    """Whether zero_bubble_v runs the pipeline, two chunks a stage: the second comes back from the last stage to the first."""
+    sharded = parallel.mode in SHARDED and parallel.pipeline_stage > 1
+    return sharded and parallel.pipeline_scheduler == "zero_bubble_v" and parallel.pipeline_interleave == 2
+
+
 def batch_of(parallel: ParallelConfig, batch_size: int, devices: int) -> Batch:
     """The batch that will really run, for a completed ``parallel``."""
     interleave = parallel.micro_batch_interleave_num

@@ -12,31 +12,20 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mindrecipe.config.schema import AmpConfig, CheckpointConfig, ModelConfig, ParallelConfig, RecomputeConfig, RunConfig, ScheduleConfig
+from mindrecipe.config.schema import (
+    AmpConfig,
+    CheckpointConfig,
+    ParallelConfig,
+    ProfileConfig,
+    RecomputeConfig,
+    RunConfig,
+    ScheduleConfig,
+)
 from mindrecipe.derive.mesh import SHARDED
+from mindrecipe.derive.rehearse_model import LAYERS_A_CHUNK, shrunk
 
-HEAD_DIM = 16
-VOCABULARY = 1024
-SEQUENCE = 128
-LAYERS_A_CHUNK = 1
 STEPS = 20
-#: keys of models' own that make them large (mixtures of experts, latent attention), and what they are at the most
-EXTRA = {
-    "num_experts": 8,
-    "n_routed_experts": 8,
-    "expert_num": 8,
-    "moe_intermediate_size": 64,
-    "moe_shared_expert_intermediate_size": 64,
-    "num_experts_per_tok": 2,
-    "n_group": 2,
-    "topk_group": 2,
-    "first_k_dense_replace": 1,
-    "q_lora_rank": 32,
-    "kv_lora_rank": 32,
-    "qk_nope_head_dim": HEAD_DIM,
-    "qk_rope_head_dim": HEAD_DIM,
-    "v_head_dim": HEAD_DIM,
-}
+_AXES = ("data_parallel", "model_parallel", "context_parallel", "expert_parallel", "pipeline_stage", "micro_batch_num")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +43,8 @@ class Change:
 def mini(config: RunConfig, *, npus: bool) -> tuple[RunConfig, tuple[Change, ...]]:
     """``config`` as a rehearsal, and everything that was changed. ``npus``: this machine has devices of its own, or simulates them."""
     parallel = _parallel(config.parallel)
-    small = replace(config, parallel=parallel, model=_model(config.model, parallel), recompute=_recompute(config))
+    schedule = _schedule(config)
+    small = replace(config, parallel=parallel, model=shrunk(config.model, parallel), recompute=_recompute(config))
     small = replace(
         small,
         dataset=replace(
@@ -63,13 +53,26 @@ def mini(config: RunConfig, *, npus: bool) -> tuple[RunConfig, tuple[Change, ...
             files=[],
             heldout_files=[],
             batch_size=min(config.dataset.batch_size, 2),
-            tokenizer="bpe",
+            tokenizer="bytes" if config.dataset.tokenizer == "bytes" else "bpe",
             tokenizer_vocab_size=None,
             num_parallel_workers=None,  # this machine's cores may be fewer than the cluster's
+            num_shards=None,
+            shard_id=None,
         ),
-        schedule=_schedule(config),
-        checkpoint=_checkpoint(config),
-        launch=replace(config.launch, nodes=1, node_rank=None, master_addr="127.0.0.1", workers=None, devices_per_node=devices(parallel)),
+        schedule=schedule,
+        checkpoint=_checkpoint(config, schedule.total_steps or STEPS),
+        profile=_profile(config, schedule.total_steps or STEPS, devices(parallel)),
+        launch=replace(
+            config.launch,
+            nodes=1,
+            node_rank=None,
+            master_addr="127.0.0.1",
+            workers=None,
+            devices_per_node=devices(parallel),
+            hosts=config.launch.hosts[:1],
+            rank_table=None,
+        ),
+        native=_native(config.native),
     )
     if not npus:
         small = _on_cpu(small)
@@ -79,7 +82,7 @@ def mini(config: RunConfig, *, npus: bool) -> tuple[RunConfig, tuple[Change, ...
 def devices(parallel: ParallelConfig) -> int:
     """Devices of a rehearsal's mesh."""
     axes = parallel.model_parallel * parallel.context_parallel * parallel.pipeline_stage
-    return axes * (parallel.data_parallel or 1)
+    return axes * (parallel.data_parallel or (2 if parallel.planned else 1))
 
 
 def _two(size: int) -> int:
@@ -94,7 +97,9 @@ def _parallel(given: ParallelConfig) -> ParallelConfig:
     per_stage = math.ceil(given.micro_batch_num / given.pipeline_stage)
     return replace(
         given,
-        data_parallel=2,
+        data_parallel=None if given.planned else 2,
+        global_batch_size=None if given.global_batch_size is None else min(given.global_batch_size, 8),
+        ulysses_degree_in_cp=_two(given.ulysses_degree_in_cp),
         model_parallel=_two(given.model_parallel),
         context_parallel=_two(given.context_parallel),
         expert_parallel=expert,
@@ -102,48 +107,6 @@ def _parallel(given: ParallelConfig) -> ParallelConfig:
         gradient_accumulation_steps=min(given.gradient_accumulation_steps, 2),
         optimizer_weight_shard_size=None if given.optimizer_weight_shard_size is None else 2,
     )
-
-
-def _model(given: ModelConfig, parallel: ParallelConfig) -> ModelConfig:
-    """The ratio of query to key/value heads stays, and heads that the tensor-parallel devices share evenly."""
-    kv_heads = given.num_kv_heads or given.num_heads
-    ratio = max(1, given.num_heads // kv_heads)
-    kv = max(1, min(kv_heads, parallel.model_parallel * parallel.context_parallel))
-    heads = kv * min(ratio, 8) if ratio > 1 else max(4, kv)
-    hidden = heads * HEAD_DIM
-    chunks = parallel.pipeline_stage * parallel.pipeline_interleave
-    layers = max(_uneven(given.offset) + chunks * LAYERS_A_CHUNK, min(given.num_layers, 2))
-    vocabulary = min(given.vocab_size, VOCABULARY)
-    tokens = _moved_tokens(given, vocabulary)
-    return replace(
-        given,
-        bos_token_id=tokens.get(given.bos_token_id, given.bos_token_id),
-        eos_token_id=tokens.get(given.eos_token_id, given.eos_token_id),
-        pad_token_id=tokens.get(given.pad_token_id, given.pad_token_id),
-        extra={key: min(value, EXTRA[key]) if key in EXTRA and isinstance(value, int) else value for key, value in given.extra.items()},
-        num_layers=min(given.num_layers, layers) if given.num_layers >= chunks else given.num_layers,
-        hidden_size=hidden,
-        num_heads=heads,
-        num_kv_heads=kv if given.num_kv_heads is not None else None,
-        head_dim=HEAD_DIM if given.head_dim is not None else None,
-        intermediate_size=None if given.intermediate_size is None else 2 * hidden,
-        multiple_of=min(given.multiple_of, 32) if given.intermediate_size is None else given.multiple_of,
-        vocab_size=vocabulary,
-        seq_length=min(given.seq_length, SEQUENCE * parallel.seq_split_num),
-        max_position_embeddings=None,
-    )
-
-
-def _moved_tokens(given: ModelConfig, vocabulary: int) -> dict[int, int]:
-    """Special tokens beyond the small vocabulary move to its end; those that are one stay one."""
-    beyond = sorted(token for token in {given.bos_token_id, given.eos_token_id, given.pad_token_id} if token >= vocabulary)
-    return {token: vocabulary - 1 - place for place, token in enumerate(beyond)}
-
-
-def _uneven(offset: list[Any] | int) -> int:
-    """Layers that uneven stages have more than even ones, all together; at least what keeps the smallest stage one layer."""
-    flat = [int(each) for row in (offset if isinstance(offset, list) else []) for each in (row if isinstance(row, list) else [row])]
-    return sum(flat) + len(flat) * max(0, -min(flat, default=0)) if flat else 0
 
 
 def _recompute(config: RunConfig) -> RecomputeConfig:
@@ -162,24 +125,55 @@ def _ones(value: Any) -> Any:
 
 
 def _schedule(config: RunConfig) -> ScheduleConfig:
-    """So few steps; warm-up and decay keep their share of them."""
+    """So few steps; warm-up and decay keep their share of them, and a step where they have any."""
     given = config.schedule
-    total = min(given.total_steps or STEPS, STEPS)
-    share = total / given.total_steps if given.total_steps else None
+    whole, total = given.total_steps, min(given.total_steps or STEPS, STEPS)
 
     def scaled(steps: int | None) -> int | None:
-        if steps is None:
-            return None
-        return min(total, math.ceil(steps * share) if share else steps)
+        if not steps:
+            return steps
+        # of steps that are not known: a quarter at the most, so that warm-up and decay leave some
+        return min(total, math.ceil(steps * total / whole) if whole else min(steps, total // 4))
 
-    return replace(given, total_steps=total, epochs=1, warmup_steps=scaled(given.warmup_steps), decay_steps=scaled(given.decay_steps))
+    warmup, decay = scaled(given.warmup_steps), scaled(given.decay_steps)
+    if (
+        warmup is None
+        and int(total * given.warmup_ratio) == 0
+        and (whole is None or int(whole * given.warmup_ratio))
+        and given.warmup_ratio
+    ):
+        warmup = 1  # the ratio of so few steps is none
+    if warmup == total > 1 and whole and (given.warmup_steps or 0) < whole:
+        warmup = total - 1
+    if decay and warmup and (not whole or (given.decay_steps or 0) + (given.warmup_steps or 0) <= whole):
+        decay = max(1, min(decay, total - warmup))  # both were rounded up
+    return replace(given, total_steps=total, epochs=1, warmup_steps=warmup, decay_steps=decay)
 
 
-def _checkpoint(config: RunConfig) -> CheckpointConfig:
+def _checkpoint(config: RunConfig, total: int) -> CheckpointConfig:
     """Saved at half of the steps where it is saved by steps; nothing is resumed."""
     given = config.checkpoint
-    save = given.save_steps if given.save_steps is None else min(given.save_steps, STEPS // 2)
+    save = given.save_steps if given.save_steps is None else min(given.save_steps, max(1, total // 2))
     return replace(given, resume="never", load=None, save_steps=save)
+
+
+def _profile(config: RunConfig, total: int, ranks: int) -> ProfileConfig:
+    """As many steps as before from where there are that many, and of the ranks that are left."""
+    given, whole = config.profile, config.schedule.total_steps or 0
+    if not given.enabled or given.start > given.stop or (whole and given.start > whole):
+        return given
+    start = given.start if given.start <= total // 2 else max(1, total // 2)
+    kept = None if given.ranks is None else [rank for rank in given.ranks if rank < ranks] or [0]
+    return replace(given, start=start, stop=min(start + given.stop - given.start, max(total, start)), ranks=kept)
+
+
+def _native(given: dict[str, Any]) -> dict[str, Any]:
+    """What is passed through, without the mesh, which is another one."""
+    mesh = given.get("parallel_config")
+    if not isinstance(mesh, dict):
+        return given
+    left = {key: value for key, value in mesh.items() if key not in _AXES}
+    return {key: left if key == "parallel_config" else value for key, value in given.items() if key != "parallel_config" or left}
 
 
 def _on_cpu(config: RunConfig) -> RunConfig:
@@ -196,8 +190,20 @@ def _on_cpu(config: RunConfig) -> RunConfig:
         recompute=replace(recompute, policy=policy, layers=None, patterns=everywhere, select_comm_recompute=False),
         device=replace(config.device, name="cpu", memory_gb=None, peak_tflops=None, jit_level=None),
         memory=replace(config.memory, max_device_memory=None, mempool_block_size=None),
+        # the section `checkpoint` does not save what several replicas hold
+        checkpoint=replace(config.checkpoint, style=None, format=None) if replicas > 1 else config.checkpoint,
+        profile=_profile(config, config.schedule.total_steps or STEPS, replicas),
+        native=_of_no_device(config.native),
         launch=replace(config.launch, mode="auto", devices_per_node=replicas),
     )
+
+
+def _of_no_device(given: dict[str, Any]) -> dict[str, Any]:
+    """What is passed through, without the device."""
+    context = given.get("context")
+    if not isinstance(context, dict) or "device_target" not in context:
+        return given
+    return {**given, "context": {key: value for key, value in context.items() if key != "device_target"}}
 
 
 def changes(before: RunConfig, after: RunConfig) -> list[Change]:

@@ -89,6 +89,17 @@ def existing_parent(path: Path) -> Path:
     return next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir())
 
 
+def in_the_way(path: Path) -> str | None:
+    """What keeps folders from being made on the way to ``path``, as words; None: nothing."""
+    path = path.absolute()
+    folder = existing_parent(path)
+    next_one = folder / path.relative_to(folder).parts[0] if path != folder else folder
+    if next_one.is_dir() or not os.path.lexists(next_one):
+        return None
+    what = f"a link to {os.readlink(next_one)}, which is not there" if next_one.is_symlink() and not next_one.exists() else "no folder"
+    return f"{next_one} is {what}"
+
+
 def resolve(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     """The address that msrun will take a host name for. Raises OSError where there is none."""
     found = socket.getaddrinfo(host.strip("[]"), None, socket.AF_UNSPEC, socket.SOCK_STREAM)[0][4][0]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import psutil
 
-from mindrecipe.derive.surroundings import existing_parent, resolve
+from mindrecipe.derive.surroundings import existing_parent, in_the_way, resolve
 from mindrecipe.errors import UserError, UserErrors
 from mindrecipe.launch.commands import find_msrun
 from mindrecipe.launch.plan import LaunchPlan
@@ -36,7 +36,10 @@ def preflight(plan: LaunchPlan, *, starts: bool = True) -> None:
 
 
 def _disk(plan: LaunchPlan) -> Iterator[UserError]:
-    folder = existing_parent(plan.run_dir)
+    folder, obstacle = existing_parent(plan.run_dir), in_the_way(plan.run_dir)
+    if obstacle:
+        yield UserError(obstacle, where=f"run directory {plan.run_dir}", mend="run.root=<another folder>, or take away what is there")
+        return
     if not os.access(folder, os.W_OK | os.X_OK):
         yield UserError(f"{folder} can't be written to", where=f"run directory {plan.run_dir}", mend="run.dir=<a folder of yours>")
         return

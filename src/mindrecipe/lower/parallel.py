@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mindrecipe.derive import Derived
-from mindrecipe.derive.mesh import SHARDED
+from mindrecipe.derive.mesh import SHARDED, is_v_shaped
 from mindrecipe.lower.place import Place
 
 #: mindformers' numbers of MindSpore's modes (mindformers/tools/utils.py)
@@ -79,11 +79,19 @@ def _recompute(derived: Derived) -> dict[str, Any]:
         patterns = given.patterns or list(family.attention_patterns)
     elif given.policy == "selective":
         patterns = given.patterns or list(family.selective_patterns)
+    communication = given.select_comm_recompute
+    if is_v_shaped(derived.config.parallel):
+        patterns, communication = _of_a_v(patterns), _of_a_v(communication)
     return {
         "recompute": layers,
         "select_recompute": patterns,
         "parallel_optimizer_comm_recompute": given.parallel_optimizer_comm_recompute,
-        "select_comm_recompute": given.select_comm_recompute,
+        "select_comm_recompute": communication,
         "mp_comm_recompute": given.mp_comm_recompute,
         "recompute_slice_activation": given.recompute_slice_activation,
     }
+
+
+def _of_a_v(patterns: Any) -> Any:
+    """A list of one pattern as a mapping: with zero_bubble_v LayerSetting looks for a second item of every list, whatever it is of."""
+    return {patterns[0]: True} if isinstance(patterns, list) and len(patterns) == 1 else patterns

@@ -27,7 +27,7 @@ def native_of(key: str, config: RunConfig, derived: Derived, machine: Machine, p
     changed: set[str] = set()
     for other in _others(key, _value(derived.config, key)):
         part = dataclasses.replace(getattr(config, section), **{name: other}) if name else other
-        after = _flat(lower(derive(dataclasses.replace(config, **{section: part}), machine, derived.dataset), place))
+        after = _flat(lower(derive(dataclasses.replace(config, **{section: part}), machine, derived.dataset, derived.kept), place))
         changed |= {path for path in before.keys() | after.keys() if before.get(path, _ABSENT) != after.get(path, _ABSENT)}
     # the name of a run is in every path; what is no longer there had no value of its own
     return {path: before[path] for path in before if path in changed}

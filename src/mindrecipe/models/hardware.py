@@ -15,9 +15,10 @@ from dataclasses import dataclass
 class Hardware:
     """One kind of device.
 
-    ``series``: what `npu-smi` can tell it as (a B2 answers as 910B). ``memory_gb`` in 2^30 bytes; peaks in TFLOP/s, dense;
-    ``memory_bandwidth`` of its HBM, ``node_bandwidth`` to a neighbour in the node, ``network_bandwidth`` out of the node, in 10^9
-    bytes/s and one direction; None: not published. ``source`` says where the figures come from.
+    ``series``: what a machine's NPUs are called where their exact kind is not told (a B2 as 910B: derive/machine.py). ``memory_gb`` in
+    2^30 bytes; peaks in TFLOP/s, dense; ``memory_bandwidth`` of its HBM, ``node_bandwidth`` to a neighbour in the node,
+    ``network_bandwidth`` out of the node, in 10^9 bytes/s and one direction; None: not published. ``source`` says where the figures
+    come from.
     """
 
     name: str

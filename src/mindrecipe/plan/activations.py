@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mindrecipe.plan import stages
-from mindrecipe.plan.job import Job, Policy
+from mindrecipe.plan.job import CannotPrice, Job, Policy
 
 #: what a policy computes again; attention: the core only (Korthikanti's "selective"); selective: the cheap, wide operators of the gate
 DROPPED: dict[Policy, frozenset[str]] = {
@@ -102,12 +102,17 @@ def full_of_chunks(job: Job, stage: int) -> list[int]:
     """The same of each chunk of the stage."""
     held, given = [row[stage] for row in stages.rows(job)], job.recompute
     if given.full_chunks is not None:
+        if len(given.full_chunks) != len(held) or any(len(row) <= stage for row in given.full_chunks):
+            told = "; ".join(", ".join(map(str, row)) for row in given.full_chunks)
+            raise CannotPrice(
+                f"the layers recomputed in each chunk ({told}) are not one number for each of the stages of {len(held)} chunks"
+            )
         return [min(count, row[stage]) for count, row in zip(held, given.full_chunks, strict=True)]
     if given.full_layers is None:
         return held if given.policy == "full" else [0] * len(held)
     left = min(sum(held), given.full_layers[stage] if stage < len(given.full_layers) else 0)
     found = [0] * len(held)
-    while left:  # one for each chunk in turn, as long as it has one left
+    while left > 0:  # one for each chunk in turn, as long as it has one left
         for chunk, count in enumerate(held):
             if left and found[chunk] < count:
                 found[chunk], left = found[chunk] + 1, left - 1

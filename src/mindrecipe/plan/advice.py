@@ -56,7 +56,7 @@ def _tensor_parallel(job: Job) -> Advice | None:
         good,
         f"tensor parallelism of {t} on nodes of {node}",
         "it communicates four times a layer: links between nodes are several times slower than those within",
-        "" if good else f"parallel.model_parallel={node}",
+        "" if good else f"parallel.model_parallel={node} parallel.data_parallel=null",
     )
 
 
@@ -109,7 +109,7 @@ def _recompute(job: Job, held: Memory, efficiency: Efficiency | None) -> Advice 
             False,
             "whole layers are computed again, and the scores of attention are kept nowhere else",
             "the scores are most of the memory and a small share of the computation",
-            "recompute=attention",
+            "recompute=attention" + (" recompute.layers=null" if job.recompute.full_layers is not None else ""),
         )
     better = balance.partly(job, efficiency, _room(held)) if efficiency else None
     fewer = better.job.recompute.full_layers if better else None
@@ -131,8 +131,8 @@ def _again(job: Job) -> list[int]:
 
 
 def per_stage(job: Job) -> str:
-    """The layers that a job computes again, as overrides."""
-    return f"recompute=per_stage 'recompute.layers={list(job.recompute.full_layers or ())}'".replace(", ", ",")
+    """The layers that a job computes again, as overrides: patterns are for other policies."""
+    return f"recompute=per_stage 'recompute.layers={list(job.recompute.full_layers or ())}' recompute.patterns=null".replace(", ", ",")
 
 
 def offset(job: Job) -> str:

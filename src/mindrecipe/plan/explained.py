@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mindrecipe.config.schema import RunConfig
 from mindrecipe.plan import clock, memory
-from mindrecipe.plan.advice import Advice, advise, offset
-from mindrecipe.plan.balance import offset_of
+from mindrecipe.plan.advice import Advice, advise
 from mindrecipe.plan.calibration import efficiency_of
 from mindrecipe.plan.clock import Time
 from mindrecipe.plan.job import CannotPrice, Job
 from mindrecipe.plan.memory import GIB, Memory
+from mindrecipe.plan.overrides import overrides
 from mindrecipe.plan.search import Candidate
 
 
@@ -80,27 +81,6 @@ def told(job: Job) -> str:
     return ", ".join(words)
 
 
-def overrides(job: Job) -> str:
-    """A layout as overrides to paste."""
-    lay = job.layout
-    words = [
-        "parallel=semi_auto",
-        f"parallel.data_parallel={lay.data_parallel}",
-        f"parallel.model_parallel={lay.tensor_parallel}",
-        f"parallel.pipeline_stage={lay.pipeline}",
-        f"dataset.batch_size={lay.micro_batch}",
-    ]
-    words += [f"parallel.context_parallel={lay.context_parallel}"] if lay.context_parallel > 1 else []
-    words.append(
-        f"parallel.micro_batch_num={lay.micro_batches}" if lay.pipeline > 1 else f"parallel.gradient_accumulation_steps={lay.micro_batches}"
-    )
-    words += [f"parallel.pipeline_interleave={lay.interleave}"] if lay.interleave > 1 else []
-    words += [f"parallel.optimizer_parallel={str(lay.sharding != 'none').lower()}", f"recompute={job.recompute.policy}"]
-    words += ["parallel.use_seq_parallel=true"] if lay.sequence_parallel else []
-    words += [offset(job)] if offset_of(job) else []
-    return " ".join(words)
-
-
 def layout_plain(job: Job) -> dict[str, Any]:
     """The layout's axes as values."""
     lay = job.layout
@@ -136,11 +116,11 @@ def time_plain(time: Time) -> dict[str, Any]:
     }
 
 
-def candidate_plain(candidate: Candidate) -> dict[str, Any]:
-    """A ranked layout as values."""
+def candidate_plain(candidate: Candidate, given: RunConfig) -> dict[str, Any]:
+    """A ranked layout as values, with what makes a layout of ``given`` it."""
     return {
         "layout": layout_plain(candidate.job),
-        "overrides": overrides(candidate.job),
+        "overrides": overrides(candidate.job, given),
         "peak_bytes": candidate.peak,
         "peak_gib": candidate.peak / GIB,
         **time_plain(candidate.time),

@@ -180,21 +180,32 @@ def recompute_of(given: RecomputeConfig, family: Family, flash: bool, interleave
         own = family.selective_patterns if given.policy == "selective" else family.attention_patterns
         if family.architecture == "legacy":
             policy = "none" if flash else "attention"
-        elif not given.patterns or set(own) <= set(given.patterns):
+        elif not given.patterns or set(own) <= set(_patterns(given.patterns)):
             policy = "selective" if given.policy == "selective" else "attention"
     whole, chunks = _numbers(given.layers, interleave) if given.policy == "per_stage" else (None, None)
     return Recompute(policy=policy, full_layers=whole, full_chunks=chunks, slice_kept=given.recompute_slice_activation)
 
 
+def _patterns(given: Any) -> list[Any]:
+    """The patterns of recompute.patterns, a list or a mapping of them to layers; CannotPrice for anything else."""
+    if not isinstance(given, list | dict):
+        raise CannotPrice(f"recompute.patterns={given} is neither a list of patterns nor a mapping of them to layers")
+    return [str(pattern) for pattern in given]
+
+
 def _numbers(layers: list[Any] | None, chunks: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...] | None]:
     """recompute.layers as (of each stage, of each stage in each chunk)."""
     given = layers or []
-    if all(isinstance(count, int) for count in given):
+    if all(map(_is_count, given)):
         return tuple(given), None
-    rows = [row for row in given if isinstance(row, list) and len(row) == len(given[0]) and all(isinstance(count, int) for count in row)]
-    if len(rows) < len(given) or len(rows) != chunks:
+    rows = [row for row in given if isinstance(row, list) and all(map(_is_count, row))]
+    if len(rows) < len(given) or len(rows) != chunks or len({len(row) for row in rows}) != 1:
         raise CannotPrice(f"recompute.layers={layers} is neither a number a stage, nor a row of them for each of {chunks} chunks")
     return tuple(sum(column) for column in zip(*rows, strict=True)), tuple(map(tuple, rows))
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _shares(size: int | None, replicas: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -15,20 +15,32 @@ from mindrecipe.plan.of_run import job_of
 from mindrecipe.plan.search import Found, require_layout, search
 from mindrecipe.plan.space import Space
 
-#: our knob -> the axis of the space that it pins where it is not at its default
+#: our knob -> the axis of the space that it pins where it was set
 _PINS = {
-    "data_parallel": "data_parallel",
-    "model_parallel": "tensor_parallel",
-    "pipeline_stage": "pipeline",
-    "context_parallel": "context_parallel",
-    "pipeline_interleave": "interleave",
+    "parallel.data_parallel": "data_parallel",
+    "parallel.model_parallel": "tensor_parallel",
+    "parallel.pipeline_stage": "pipeline",
+    "parallel.context_parallel": "context_parallel",
+    "parallel.pipeline_interleave": "interleave",
+    "parallel.optimizer_parallel": "sharded",
+    "parallel.use_seq_parallel": "sequence_parallel",
+    "dataset.batch_size": "micro_batch",
+    "recompute.policy": "policy",
+    "model.offset": "offset",
 }
 
 
 def search_for(
-    config: RunConfig, family: Family, hardware: Hardware, devices: int, global_batch: int | None = None, *, pin: bool = False, top: int = 5
+    config: RunConfig,
+    family: Family,
+    hardware: Hardware,
+    devices: int,
+    global_batch: int | None = None,
+    *,
+    pinned: dict[str, Any] | None = None,
+    top: int = 5,
 ) -> tuple[Found, Space, Job]:
-    """Search the layouts of a configuration; with ``pin`` axes that were set stay. CannotPrice for what is not planned for."""
+    """Search the layouts of a configuration; axes in ``pinned`` stay. CannotPrice for what is not planned for."""
     if config.parallel.mode == "standalone":
         # nothing was said of a mesh: all devices of the nodes
         launch = config.launch
@@ -51,16 +63,23 @@ def search_for(
         devices=devices,
         global_batch=batch,
         headroom=config.memory.headroom,
-        pinned=_pinned(config) if pin else {},
+        pinned=pinned or {},
         repeats_kv_heads=family.repeats_kv_heads,
         skipped=skipped,
     )
     return search(base, space, top), space, base
 
 
-def planned(config: RunConfig, family: Family, hardware: Hardware, devices: int) -> RunConfig:
-    """``config`` laid out as the best layout found says; CannotPrice where there is none."""
-    found, _, base = search_for(config, family, hardware, devices, pin=True, top=1)
+def planned(config: RunConfig, family: Family, hardware: Hardware, devices: int, kept: Collection[str] = ()) -> RunConfig:
+    """``config`` laid out as the best layout found says, but for what was set: what is not the default, and ``kept``.
+
+    CannotPrice where there is none.
+    """
+    pinned = _pinned(config, kept)
+    found, _, base = search_for(config, family, hardware, devices, pinned=pinned, top=1)
+    if not found.considered:
+        told = ", ".join(f"{key}={pinned[axis]}" for key, axis in _PINS.items() if axis in pinned)
+        raise CannotPrice(f"no mesh of {devices} devices has what was set: {told}")
     job = require_layout(found, base).job
     lay = job.layout
     parallel = replace(
@@ -80,30 +99,29 @@ def planned(config: RunConfig, family: Family, hardware: Hardware, devices: int)
         config,
         parallel=parallel,
         model=replace(config.model, offset=offset_of(job)),
-        recompute=replace(config.recompute, policy=job.recompute.policy, layers=None),
+        recompute=replace(config.recompute, policy=pinned.get("policy", job.recompute.policy)),
         dataset=replace(config.dataset, batch_size=lay.micro_batch),
     )
 
 
-def _pinned(config: RunConfig) -> dict[str, object]:
-    """What was set: it stays."""
-    parallel, defaults = config.parallel, ParallelConfig()
-    pinned = {axis: getattr(parallel, name) for name, axis in _PINS.items() if getattr(parallel, name) != getattr(defaults, name)}
-    if config.dataset.batch_size != 1:
-        pinned["micro_batch"] = config.dataset.batch_size
+def _pinned(config: RunConfig, kept: Collection[str]) -> dict[str, Any]:
+    """What was set: it stays. A model.offset that is not 0 is of stages that are still to be found: a rule refuses it."""
     if config.recompute.policy == "per_stage":
         raise CannotPrice("recompute=per_stage names layers of stages that the search has still to find")
-    if config.recompute.policy != "none":
-        pinned["policy"] = config.recompute.policy
+    defaults, pinned = RunConfig(), dict[str, Any]()
+    for key, axis in _PINS.items():
+        section, _, name = key.partition(".")
+        value, usual = (getattr(getattr(tree, section), name) for tree in (config, defaults))
+        if value is not None and (value != usual or key in kept):
+            pinned[axis] = value
     return pinned
 
 
 def _plain_axes() -> dict[str, Any]:
-    defaults, axes = (
-        ParallelConfig(),
-        (*_PINS, "micro_batch_num", "gradient_accumulation_steps", "pipeline_scheduler", "optimizer_parallel"),
-    )
-    return {field.name: getattr(defaults, field.name) for field in dataclasses.fields(defaults) if field.name in axes}
+    """parallel.* as the search begins with it."""
+    defaults, reset = ParallelConfig(), ("micro_batch_num", "gradient_accumulation_steps", "pipeline_scheduler", "optimizer_parallel")
+    axes = [key.removeprefix("parallel.") for key in _PINS if key.startswith("parallel.")]
+    return {name: getattr(defaults, name) for name in {*axes, *reset}}
 
 
 def _no_layers(config: RunConfig) -> RecomputeConfig:

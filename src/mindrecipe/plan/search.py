@@ -107,7 +107,7 @@ def laid_out(base: Job, space: Space, mesh: tuple[int, int, int, int], micro: in
         context_parallel=cp,
         pipeline=p,
         expert_parallel=base.layout.expert_parallel if base.dims.experts and spread % base.layout.expert_parallel == 0 else 1,
-        sequence_parallel=t > 1,
+        sequence_parallel=t > 1 and space.pinned.get("sequence_parallel", True),
         micro_batch=micro,
         micro_batches=space.global_batch // data // micro,
         interleave=chunk,
@@ -116,7 +116,7 @@ def laid_out(base: Job, space: Space, mesh: tuple[int, int, int, int], micro: in
         table_over_context=base.layout.table_over_context,
         expert_tensor=base.layout.expert_tensor,
     )
-    return dataclasses.replace(base, layout=layout, recompute=Recompute(policy=policy))  # type: ignore[arg-type]
+    return dataclasses.replace(base, layout=layout, recompute=Recompute(policy="none" if policy in space.skipped else policy))  # type: ignore[arg-type]
 
 
 def least(job: Job) -> float:

@@ -22,8 +22,8 @@ SHARDINGS = (True, False)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
     """What is searched. Axes in ``pinned`` (data_parallel, tensor_parallel, pipeline, context_parallel, micro_batch, interleave,
-    policy, sharded) keep their value. ``headroom``: share of the device that must stay free; ``skipped``: policies that save
-    nothing in this model.
+    policy, sharded, sequence_parallel, and offset: 0 for layers that divide over the stages) keep their value. ``headroom``: share of
+    the device that must stay free; ``skipped``: policies that save nothing in this model, which are priced as none where they are pinned.
     """
 
     devices: int
@@ -42,7 +42,7 @@ class Space:
             (micro, policy, sharded, chunk)
             for micro in self._axis("micro_batch", MICRO_BATCHES)
             for policy in self._axis("policy", POLICIES)
-            if policy not in self.skipped
+            if policy not in self.skipped or "policy" in self.pinned
             for sharded in self._axis("sharded", SHARDINGS)
             for chunk in self._axis("interleave", INTERLEAVES)
         ]
@@ -75,6 +75,8 @@ def why_not(dims: Dimensions, space: Space, mesh: tuple[int, int, int, int]) -> 
         return "tensor_parallel does not divide the key/value heads"
     if p > dims.layers:
         return "more pipeline stages than layers"
+    if t == 1 and space.pinned.get("sequence_parallel"):
+        return "sequence parallelism, which was set, needs tensor parallelism"
     if dims.seq % (cp * t):
         return "context_parallel x tensor_parallel does not divide the sequence"
     if space.global_batch % data:
@@ -92,6 +94,8 @@ def why_not_inner(dims: Dimensions, space: Space, mesh: tuple[int, int, int, int
         return "fewer micro batches than pipeline stages"
     if chunk > 1 and (p == 1 or p * chunk > dims.layers):
         return "interleaving needs a pipeline and a layer for each chunk"
+    if space.pinned.get("offset") == 0 and dims.layers % (p * chunk):
+        return "the layers do not divide over the stages, and an offset of 0 was set"
     if sharded and data * cp == 1:
         return "optimizer sharding needs replicas"
     return None

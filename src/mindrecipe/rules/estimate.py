@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Iterator
 
 from mindrecipe.config.schema import RunConfig
-from mindrecipe.derive import Derived
+from mindrecipe.derive import Derived, derive
 from mindrecipe.plan.job import CannotPrice
 from mindrecipe.plan.memory import GIB, Memory, price
 from mindrecipe.plan.of_run import job_of
 from mindrecipe.rules.mesh import is_refused
-from mindrecipe.rules.registry import LARGE, TINY, Problem, rule
+from mindrecipe.rules.registry import LARGE, RULES, TINY, Problem, rule
 
 _DOUBT = 0.15  # of the device's memory: published runs that did fit were estimated up to an eighth above it
 
@@ -51,30 +52,60 @@ def _held(config: RunConfig, d: Derived) -> Memory | None:
         return None
 
 
+#: remedies that are no way out for this run: what they would be refused for
+_OF_A_LAYOUT = ("amp", "config", "mesh", "model", "optimizer", "recompute", "native")
+_ELSE = "launch.nodes=<more hosts>; or a layout of `mindrecipe plan --search` with these overrides"
+
+
 def _mend(d: Derived) -> str:
-    """The first of the usual remedies with which it fits, the least costly first; where none does, what else there is."""
-    for overrides, changed in _remedies(d.config, d.device_num):
-        held = _held(changed, d)
-        if held is not None and held.fits:
-            return overrides
-    return "launch.nodes=<more hosts>; or a layout of `mindrecipe plan --search` with these overrides"
+    """The first of the usual remedies with which it fits, and is refused for nothing new; where there is none, what else there is."""
+    if d.written.parallel.planned:
+        return _ELSE  # the search has gone through them
+    before = _refusals(d)
+    for remedy in _remedies(d):
+        changes = {key: value for key, value in remedy.items() if value != _of(d.written, key)}
+        changed = derive(_with(d.written, changes), d.machine, d.dataset)
+        held = _held(changed.config, changed)
+        if held is not None and held.fits and _refusals(changed) <= before:
+            return " ".join(
+                f"{_NAMES.get(key, key)}={json.dumps(value) if not isinstance(value, str) else value}" for key, value in changes.items()
+            )
+    return _ELSE
 
 
-def _remedies(config: RunConfig, devices: int) -> Iterator[tuple[str, RunConfig]]:
-    """Overrides, and what becomes of ``config`` with them: sharded states, recomputation, then more of the model split, with both."""
-    sharded = _with(config, "parallel", optimizer_parallel=True)
+def _refusals(d: Derived) -> set[str]:
+    """The rules that refuse the layout of a run."""
+    concerned = [each for each in RULES.values() if each.name != "memory.estimate" and each.name.partition(".")[0] in _OF_A_LAYOUT]
+    return {each.name for each in concerned if any((problem.severity or each.severity) == "error" for problem in each.check(d))}
+
+
+#: knobs that are chosen as options of their group
+_NAMES = {"recompute.policy": "recompute"}
+#: whole layers are computed again: what only the other policies take is given up
+_FULL: dict[str, object] = {"recompute.policy": "full", "recompute.layers": None, "recompute.patterns": None}
+
+
+def _remedies(d: Derived) -> Iterator[dict[str, object]]:
+    """Knob -> value: sharded states, recomputation, then more of the model split, with both; the least costly first."""
+    config = d.config
     if config.parallel.mode == "semi_auto":
-        yield "parallel.optimizer_parallel=true", sharded
-    full = _with(config, "recompute", policy="full")
-    yield "recompute=full", full
+        yield {"parallel.optimizer_parallel": True}
+    yield _FULL
     if config.parallel.mode != "semi_auto":
         return
     for stages, split in itertools.product((1, 2, 4, 8), (1, 2, 4, 8)):
-        if _splits(config, devices, stages, split):
-            values = {"model_parallel": split, "pipeline_stage": stages, "micro_batch_num": 4 * stages if stages > 1 else 1}
-            words = [f"parallel.{key}={value}" for key, value in values.items()] + ["parallel.data_parallel=null", "recompute=full"]
-            data = devices // (stages * split * config.parallel.context_parallel)
-            yield " ".join(words), _with(_with(sharded, "parallel", data_parallel=data, **values), "recompute", policy="full")
+        if _splits(config, d.device_num, stages, split):
+            piped: dict[str, object] = {"parallel.micro_batch_num": 4 * stages, "parallel.gradient_accumulation_steps": 1}
+            other: dict[str, object] = {"model.offset": 0}  # it is a number for each of the stages there were
+            yield {
+                "parallel.model_parallel": split,
+                "parallel.pipeline_stage": stages,
+                "parallel.data_parallel": None,
+                **(piped if stages > 1 else {}),
+                **(other if stages != config.parallel.pipeline_stage else {}),
+                "parallel.optimizer_parallel": True,
+                **_FULL,
+            }
 
 
 def _splits(config: RunConfig, devices: int, stages: int, split: int) -> bool:
@@ -90,5 +121,13 @@ def _splits(config: RunConfig, devices: int, stages: int, split: int) -> bool:
     )
 
 
-def _with(config: RunConfig, section: str, **values: object) -> RunConfig:
-    return dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **values)})
+def _of(config: RunConfig, key: str) -> object:
+    section, _, name = key.partition(".")
+    return getattr(getattr(config, section), name)
+
+
+def _with(config: RunConfig, changes: dict[str, object]) -> RunConfig:
+    for key, value in changes.items():
+        section, _, name = key.partition(".")
+        config = dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **{name: value})})
+    return config

@@ -14,6 +14,7 @@ from mindrecipe.derive import Derived
 from mindrecipe.derive.mesh import SHARDED
 from mindrecipe.lower import Place, lower
 from mindrecipe.lower.names import knob_of
+from mindrecipe.lower.residue import pruned
 from mindrecipe.rules.registry import LARGE, TINY, Problem, rule
 
 #: the modes in which mindformers trains
@@ -63,19 +64,36 @@ def shadows(d: Derived) -> Iterator[Problem]:
     "this run is prepared for the one device, and its ranks would start on the other",
     outcome="stops",
     source="run: native.context.device_target=Ascend on CPU ends in the rank",
-    reads="native",
-    fails=[f"{TINY} native.context.device_target=Ascend", f"{LARGE} native.context.device_target=CPU"],
+    reads="native; omit",
+    fails=[
+        f"{TINY} native.context.device_target=Ascend",
+        f"{LARGE} native.context.device_target=CPU",
+        f"{TINY} omit.context='*'",
+    ],
     passes=[f"{TINY} native.context.device_target=CPU", f"{LARGE} native.context.device_target=Ascend"],
 )
 def device(d: Derived) -> Iterator[Problem]:
     """The native device is not the one that the run is for."""
-    given = section(d.config.native, "context").get("device_target", d.hardware.target)
+    written = section(d.config.native, "context")
+    if "device_target" in written:
+        given = written["device_target"]
+    elif _is_omitted(d):
+        given = "Ascend"  # mindformers' own, where none is written
+    else:
+        return
     if given != d.hardware.target:
         yield Problem(
-            f"native.context.device_target={given}, but device={d.hardware.name} is {d.hardware.target}",
-            ("native.context.device_target", "device.name"),
+            f"native.context.device_target={given}, but device={d.hardware.name} is {d.hardware.target}"
+            if "device_target" in written
+            else f"omit.context leaves context.device_target unwritten: mindformers takes Ascend, but this run is for {d.hardware.target}",
+            ("native.context.device_target", "omit.context.device_target", "omit.context", "device.name"),
             f"native.context.device_target={d.hardware.target}",
         )
+
+
+def _is_omitted(d: Derived) -> bool:
+    """Whether ``omit`` takes the device out of the configuration."""
+    return "device_target" not in pruned({"context": {"device_target": d.hardware.target}}, d.config.omit).get("context", {})
 
 
 @rule(

@@ -50,3 +50,23 @@ def planned_sets(d: Derived) -> Iterator[Problem]:
                 (f"parallel.{name}", "parallel.planned"),
                 f"parallel.{name}=1 parallel.global_batch_size={d.global_batch_size}",
             )
+
+
+@rule(
+    "mesh.planned_offset",
+    "error",
+    "it is a number for each stage, and the stages are what a planned layout finds: it lays the layers over them itself",
+    outcome="ignored",
+    source="mindrecipe plan/planned.py",
+    reads="model: offset; parallel: planned",
+    fails=["+model=llama2_7b parallel=planned amp=O2 model.offset=[1,-1]", "+model=llama2_7b parallel=planned amp=O2 model.offset=1"],
+    passes=["+model=llama2_7b parallel=planned amp=O2 model.offset=0"],
+)
+def planned_offset(d: Derived) -> Iterator[Problem]:
+    """A planned run sets how many layers which stage has."""
+    if d.written.parallel.planned and d.written.model.offset != 0:
+        yield Problem(
+            f"model.offset={d.written.model.offset} has no effect with parallel=planned",
+            ("model.offset", "parallel.planned"),
+            "model.offset=0",
+        )

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from mindrecipe.derive import Derived
+from mindrecipe.derive.mesh import is_v_shaped
 from mindrecipe.rules.registry import LARGE, STAGES, TINY, Problem, rule
+
+V_SHAPED = f"{STAGES} parallel.pipeline_scheduler=zero_bubble_v parallel.pipeline_interleave=2 parallel.micro_batch_num=8"
 
 
 @rule(
@@ -43,22 +46,25 @@ def recompute_unread(d: Derived) -> Iterator[Problem]:
     "mindformers takes one number of layers for each stage, or a row of them for each chunk of an interleaved pipeline",
     outcome="stops",
     source="mindformers tools/check_rules.py _check_recompute, LayerSetting._check_layer_rule (run)",
-    reads="model: num_layers; parallel: pipeline_interleave pipeline_stage; recompute: layers policy",
+    reads="model: num_layers; parallel: mode pipeline_interleave pipeline_scheduler pipeline_stage; recompute: layers policy",
     fails=[
         f"{TINY} recompute=per_stage",
         f"{STAGES} recompute=per_stage recompute.layers=[1,2]",
         f"{STAGES} recompute=per_stage recompute.layers=[1,2,x,4]",
         f"{STAGES} parallel.pipeline_interleave=2 recompute=per_stage recompute.layers=[[1,1,1,1]]",
+        f"{V_SHAPED} recompute=per_stage recompute.layers=[1,3,1,1]",
+        f"{V_SHAPED} recompute=per_stage",
     ],
     passes=[
         f"{STAGES} parallel.pipeline_interleave=2 recompute=per_stage recompute.layers=[[1,1,1,1],[0,0,1,1]]",
         f"{LARGE} recompute=per_stage recompute.layers=[16]",
         f"{TINY} recompute.layers=[1] recompute=per_stage",
         f"{TINY} recompute=per_stage recompute.layers=[4]",
+        f"{V_SHAPED} recompute=per_stage recompute.layers=[[1,1,1,1],[0,0,1,1]]",
     ],
 )
 def recompute_layers(d: Derived) -> Iterator[Problem]:
-    """Layers to recompute are not one number for each stage."""
+    """Layers to recompute are not one number for each stage (and, of zero_bubble_v, each chunk)."""
     r, stages = d.config.recompute, d.config.parallel.pipeline_stage
     if r.policy != "per_stage":
         return
@@ -66,7 +72,7 @@ def recompute_layers(d: Derived) -> Iterator[Problem]:
         yield Problem(
             "recompute=per_stage needs the layers of each stage",
             ("recompute.policy",),
-            f"'recompute.layers={[d.config.model.num_layers // stages] * stages}'",
+            _all_of(d, [d.config.model.num_layers // stages] * stages),
         )
         return
     nested = isinstance(r.layers[0], list)
@@ -75,7 +81,7 @@ def recompute_layers(d: Derived) -> Iterator[Problem]:
         yield Problem(
             f"recompute.layers={r.layers} must be {stages} numbers, one for each stage",
             ("recompute.layers",),
-            f"'recompute.layers={[d.config.model.num_layers // stages] * stages}'",
+            _all_of(d, [d.config.model.num_layers // stages] * stages),
         )
     elif nested and len(rows) != d.config.parallel.pipeline_interleave:
         chunks = d.config.parallel.pipeline_interleave
@@ -83,6 +89,12 @@ def recompute_layers(d: Derived) -> Iterator[Problem]:
             f"recompute.layers={r.layers} has {len(rows)} row{'s' * (len(rows) != 1)}, and a stage {chunks} chunk{'s' * (chunks != 1)}",
             ("recompute.layers", "parallel.pipeline_interleave"),
             f"'recompute.layers={(rows + [[0] * stages] * chunks)[:chunks]}'",
+        )
+    elif is_v_shaped(d.config.parallel) and not nested:
+        yield Problem(
+            f"recompute.layers={r.layers}: zero_bubble_v takes a row of {stages} numbers for each of the two chunks of a stage",
+            ("recompute.layers", "parallel.pipeline_scheduler"),
+            _all_of(d, [*r.layers, *[0] * (stages - len(r.layers))]),
         )
     elif len(r.layers) < stages and not nested:
         yield Problem(
@@ -93,9 +105,15 @@ def recompute_layers(d: Derived) -> Iterator[Problem]:
         )
 
 
+def _all_of(d: Derived, counts: list[int]) -> str:
+    """recompute.layers as an override: ``counts`` of the stages, halved where each chunk of a V has numbers of its own."""
+    layers = [[count - count // 2 for count in counts], [count // 2 for count in counts]] if is_v_shaped(d.config.parallel) else counts
+    return f"'recompute.layers={layers}'"
+
+
 def _counts(row: Any, stages: int) -> bool:
     """Whether ``row`` is numbers of layers, at most one a stage; of an interleaved pipeline there are several rows."""
-    return isinstance(row, list) and 0 < len(row) <= stages and all(isinstance(count, int) and count >= 0 for count in row)
+    return isinstance(row, list) and 0 < len(row) <= stages and all(type(count) is int and count >= 0 for count in row)
 
 
 @rule(
@@ -104,7 +122,7 @@ def _counts(row: Any, stages: int) -> bool:
     "mindformers makes regular expressions of them, and counts layers of each stage",
     outcome="stops",
     source="mindformers parallel_core/training_graph/transformer/utils.py LayerSetting._format_recompute_list",
-    reads="parallel: pipeline_stage; recompute: patterns select_comm_recompute",
+    reads="parallel: mode pipeline_interleave pipeline_scheduler pipeline_stage; recompute: patterns select_comm_recompute",
     fails=[
         f"{TINY} recompute=selective recompute.patterns=3",
         f"{TINY} recompute=selective recompute.patterns=[3]",
@@ -112,11 +130,14 @@ def _counts(row: Any, stages: int) -> bool:
         rf"{TINY} recompute=selective 'recompute.patterns={{feed_forward\.mul: [1,2]}}'",
         rf"{TINY} recompute=selective 'recompute.patterns={{feed_forward\.mul: 3}}'",
         f"{TINY} recompute.select_comm_recompute=foo",
+        rf"{V_SHAPED} recompute=selective 'recompute.patterns={{feed_forward\.mul: [1,1,1,1]}}'",
         rf"""{TINY} recompute=selective 'recompute.patterns=['"'"'feed_forward\.(mul'"'"']'""",
     ],
     passes=[
         rf"""{TINY} recompute=selective 'recompute.patterns=["feed_forward\.mul",".*\.norm"]'""",
         f"{TINY} recompute.select_comm_recompute=true",
+        rf"{V_SHAPED} recompute=selective 'recompute.patterns={{feed_forward\.mul: [[1,1,1,1],[0,0,1,1]]}}'",
+        f"{V_SHAPED} recompute=attention",
         rf"""{TINY} 'recompute.patterns=['"'"'feed_forward\.mul'"'"']' recompute=selective""",
     ],
 )
@@ -125,7 +146,7 @@ def recompute_patterns(d: Derived) -> Iterator[Problem]:
     r = d.config.recompute
     for key in ("patterns", "select_comm_recompute"):
         given, off = getattr(r, key), "null" if key == "patterns" else "false"
-        fault = _fault_of_patterns(given, d.config.parallel.pipeline_stage)
+        fault = _fault_of_patterns(given, d.config.parallel.pipeline_stage, is_v_shaped(d.config.parallel))
         if given is not None and not (key == "select_comm_recompute" and isinstance(given, bool)) and fault:
             yield Problem(f"recompute.{key}={given!r} {fault}", (f"recompute.{key}",), f"recompute.{key}={off}")
 
@@ -150,14 +171,17 @@ def pattern_dots(d: Derived) -> Iterator[Problem]:
             yield Problem(f"recompute.patterns: {pattern} selects nothing", ("recompute.patterns",), mend)
 
 
-def _fault_of_patterns(given: Any, stages: int) -> str | None:
+def _fault_of_patterns(given: Any, stages: int, v_shaped: bool) -> str | None:
     """What is wrong with a list of patterns, or a map pattern -> true or layers of each stage."""
     if not isinstance(given, list | dict):
         return "must be a list of patterns, or a map pattern -> true or layers of each stage"
     if not given or not all(isinstance(pattern, str) and pattern and _compiles(pattern) for pattern in given):
         return "must hold regular expressions"
     for layers in given.values() if isinstance(given, dict) else ():
-        rows = layers if isinstance(layers, list) and layers and all(isinstance(row, list) for row in layers) else [layers]
+        nested = isinstance(layers, list) and layers and all(isinstance(row, list) for row in layers)
+        rows = layers if nested else [layers]
+        if v_shaped and isinstance(layers, list) and not (nested and len(layers) == 2):
+            return "must have true, false or, with zero_bubble_v, a row of numbers for each of the two chunks of a stage for each pattern"
         if not all(row is True or row is False or _counts(row, stages) for row in rows):
             return f"must have true, false or {stages} numbers of layers for each pattern"
     return None

@@ -114,7 +114,7 @@ def recompute(native: Native, _: Derived) -> Iterator[Fault]:
         return
     for key in ("recompute", "select_recompute", "select_comm_recompute"):
         value = given.get(key)
-        if isinstance(value, list) and len(value) > stages and all(map(_whole, value)):
+        if isinstance(value, list) and _whole(stages) and len(value) > stages and all(map(_whole, value)):
             yield f"recompute_config.{key}", f"has {len(value)} numbers for pipeline_stage={stages}", f"native.recompute_config.{key}=true"
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from mindrecipe.config.keys import nearest_word
 from mindrecipe.config.schema.training import SCHEDULES
 from mindrecipe.derive import Derived
-from mindrecipe.rules.registry import TINY, Example, Problem, rule
+from mindrecipe.rules.registry import LARGE, STAGES, TINY, Example, Problem, rule
 
 
 @rule(
@@ -211,16 +212,38 @@ def unread(d: Derived) -> Iterator[Problem]:
     "there would be nothing to train on",
     outcome="stops",
     source="run: 'There is no valid data in dataset'",
-    reads="dataset: batch_size",
-    fails=[Example(f"{TINY} dataset.batch_size=64", rows=10)],
-    passes=[Example(f"{TINY} dataset.batch_size=10", rows=10)],
+    reads="dataset: batch_size num_shards; parallel: pipeline_scheduler pipeline_stage",
+    fails=[
+        Example(f"{TINY} dataset.batch_size=64", rows=10),
+        Example(f"{LARGE} parallel.gradient_accumulation_steps=8", rows=16),
+        Example(f"{LARGE} dataset.batch_size=2 parallel.gradient_accumulation_steps=2", rows=16),
+        Example(f"{STAGES} parallel.micro_batch_num=16", rows=9),
+    ],
+    passes=[Example(f"{TINY} dataset.batch_size=10", rows=10), Example(f"{LARGE} parallel.gradient_accumulation_steps=2", rows=16)],
 )
 def no_steps(d: Derived) -> Iterator[Problem]:
     """A rank's shard holds less than one batch."""
-    if d.dataset is not None and d.steps_per_epoch == 0:
-        yield Problem(
-            f"dataset.batch_size={d.config.dataset.batch_size}: {d.dataset.train_rows} rows over {d.batch.num_shards} shards are fewer "
-            f"than the {d.batch.per_loader} that one step of a rank takes",
-            ("dataset.batch_size", "dataset.files"),
-            f"dataset.batch_size={max(1, d.dataset.train_rows // max(1, d.device_num))}",
-        )
+    if d.dataset is None or d.steps_per_epoch != 0:
+        return
+    batch, shards = d.batch, d.config.dataset.num_shards or d.batch.num_shards
+    times = {"micro_batch_num": batch.micro_batch_num, "gradient_accumulation_steps": batch.gradient_accumulation_steps}
+    of = "".join(f" with {name}={count}" for name, count in times.items() if count > 1)
+    yield Problem(
+        f"dataset.batch_size={d.config.dataset.batch_size}{of}: {d.dataset.train_rows} rows over {shards} shards are fewer "
+        f"than the {batch.per_loader} that one step of a rank takes",
+        ("dataset.batch_size", *(f"parallel.{name}" for name in times), "dataset.files"),
+        _smaller_step(d, math.ceil(d.dataset.train_rows / shards), times),
+    )
+
+
+def _smaller_step(d: Derived, rows: int, times: dict[str, int]) -> str:
+    """The largest batch that ``rows`` hold one step of; fewer of them a step where even batches of one are too many; else more data."""
+    size, p = d.config.dataset.batch_size, d.config.parallel
+    batches = d.batch.per_loader // size
+    if batches <= rows:
+        return f"dataset.batch_size={rows // batches}"
+    for name, now in times.items():
+        fewer = rows * now // batches // p.pipeline_stage * p.pipeline_stage
+        if now > 1 and fewer >= p.pipeline_stage * (2 if p.pipeline_scheduler == "zero_bubble_v" else 1):
+            return f"parallel.{name}={fewer}" + (" dataset.batch_size=1" if size > 1 else "")
+    return "dataset.files=<more of them>; or fewer devices: launch.devices_per_node=<so many>"

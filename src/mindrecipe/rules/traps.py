@@ -8,6 +8,7 @@ from mindrecipe.derive import Derived
 from mindrecipe.errors import UserError
 from mindrecipe.lower import Place, lower
 from mindrecipe.rules.native import section
+from mindrecipe.rules.native_types import kind
 from mindrecipe.rules.registry import LARGE, TINY, Problem, rule
 from mindrecipe.traps import Setting, sprung
 
@@ -28,9 +29,9 @@ def trap(d: Derived) -> Iterator[Problem]:
         native = lower(d, Place(output_dir="./output", train_files=("train.mindrecord",)))
     except UserError:
         return  # it says itself what it lacks
-    if native["context"]["device_target"] != d.hardware.target:
-        return  # so does native.device
     setting = Setting(native=native, world=d.device_num, total_steps=d.total_steps, resumed_step=0, resume_asked=False)
+    if setting.target != d.hardware.target or any(kind(d)):
+        return  # so do native.device, and native.kind of what no trap can read
     for name, fault in sprung(setting):
         if _has_a_rule(name, d):
             continue

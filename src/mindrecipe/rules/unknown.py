@@ -82,7 +82,7 @@ def _ignored(d: Derived) -> Iterator[Problem]:
     )
     yield from unlike("context", section(native, "context"), CONTEXT, "mindformers does not hand it on to MindSpore")
     schedule = section(native, "lr_schedule")
-    known = SCHEDULES.get(schedule.get("type") or SCHEDULE_TYPES.get(d.config.schedule.type, ""))
+    known = SCHEDULES.get(str(schedule.get("type") or SCHEDULE_TYPES.get(d.config.schedule.type, "")))
     if known is not None:
         text = "the schedule has no such argument and swallows it"
         yield from unlike("lr_schedule", schedule, known, text)

@@ -33,8 +33,8 @@ class Job:
     """One simulation of a frozen run directory.
 
     ``asked`` names the ranks (see ranks.py). ``at_once``: ranks at a time, null: as many as this host's cores and memory allow. ``limit``:
-    memory.max_device_memory in bytes. ``cache``: the user's cache. ``fresh``: simulate again what was simulated before.
-    ``worker``: the python arguments that start a rank, before the run directory.
+    memory.max_device_memory in bytes. ``cache``: the user's cache. ``fresh``: simulate again what was simulated before. ``imports``: the
+    user's own modules. ``worker``: the python arguments that start a rank, before the run directory.
     """
 
     run_dir: Path
@@ -48,6 +48,7 @@ class Job:
     cache: Path
     env: Mapping[str, Any] = field(default_factory=dict)
     fresh: bool = False
+    imports: tuple[str, ...] = ()
     worker: tuple[str, ...] = ("-m", "mindrecipe.worker")
 
     @property
@@ -74,8 +75,13 @@ class Job:
         """The pipeline stage of a rank."""
         return ranks.stage_of(rank, self.device_num, self.stages)
 
+    @property
+    def keeps(self) -> bool:
+        """Whether reports are kept: not of code of the user's own, as nobody knows which files make it up."""
+        return not self.imports
+
     def kept(self, rank: int, version: str) -> Path:
-        """Where the report of a rank is kept for later simulations of the same configuration."""
+        """Where the report of a rank is kept for later simulations of the same configuration, where this job :attr:`keeps` them."""
         return self.cache / "simulation" / "reports" / f"{self.digest(version)}" / f"rank_{rank}.json"
 
     def digest(self, version: str) -> str:

@@ -1,4 +1,4 @@
-"""Several ranks at once, as many as cores and memory of the host allow. Each that ends well is kept, so that nothing is done twice."""
+"""Several ranks at once, as many as cores and memory of the host allow. Each that ends well is kept, if any is (simulate/job.py)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Pool:
         return tuple(done[rank] for rank in self._job.ranks)
 
     def _known(self) -> dict[int, RankReport]:
-        if self._job.fresh:
+        if self._job.fresh or not self._job.keeps:
             return {}
         known = {rank: found for rank in self._job.ranks if (found := report.load(self._job.kept(rank, self._version))) is not None}
         for each in known.values():
@@ -115,7 +115,8 @@ class Pool:
             raise Failed(_why(self._job, ended))
         stage = self._job.stage_of(ended.rank)
         taken = report.take(ended.rank, stage, self._job.run_dir, seconds=ended.seconds, host_bytes=ended.host_bytes)
-        report.save(taken, self._job.cache, self._job.kept(ended.rank, self._version))
+        if self._job.keeps:
+            report.save(taken, self._job.cache, self._job.kept(ended.rank, self._version))
         self._tell(taken)
         return taken
 

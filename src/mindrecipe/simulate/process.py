@@ -70,7 +70,8 @@ class SimulatedRank:
 
 def environment(job: Job, rank: int, stand_in: StandIn, run_id: str, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The whole environment of a simulated rank."""
-    kept = {key: value for key, value in inherited.items() if key not in FOREIGN}
+    dropped = {*FOREIGN, *(key for key, value in job.env.items() if value is None)}
+    kept = {key: value for key, value in inherited.items() if key not in dropped}
     kept |= stand_in.environment(kept.get("LD_LIBRARY_PATH"))
     ours = str(Path(mindrecipe.__file__).resolve().parents[1])
     kept["PYTHONPATH"] = os.pathsep.join(path for path in (kept.get("PYTHONPATH"), ours, *stand_in.python) if path)

@@ -53,7 +53,7 @@ class ParallelConfig:
     )
     planned: bool = knob(
         False,
-        "Take mesh, micro batches, recomputation and optimizer sharding from the layout search; axes that are set stay as they are.",
+        "Take mesh, micro batches, recomputation and optimizer sharding from the layout search; what is set stays as it is.",
     )
     global_batch_size: int | None = knob(
         None, "Sequences of one step that a planned layout keeps; null: one micro batch a device.", unit="sequences", ge=1

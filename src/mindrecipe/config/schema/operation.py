@@ -74,7 +74,7 @@ class LaunchConfig:
     )
     nodes: int = knob(1, "Hosts.", ge=1, le=MOST)
     devices_per_node: int | None = knob(
-        None, "Devices (processes) of one host; null: 1, or 8 for semi_auto, auto and hybrid.", ge=1, le=MOST
+        None, "Devices (processes) of one host; null: 1 for standalone, else all of one (8; Ascend 910C: 16, CPU: 2).", ge=1, le=MOST
     )
     workers: int | None = knob(None, "Short for one node with so many devices.", ge=1, le=MOST)
     node_rank: int | None = knob(None, "Rank of this host among nodes; null: 0 when there is one.", ge=0)
