@@ -55,7 +55,7 @@ OTHERS = (
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.sampled_from(BASES), st.lists(st.sampled_from(OTHERS), max_size=2), st.sampled_from([None, 128, 1024]))
 def test_a_layout_that_is_pasted_is_sound_and_is_that_layout(base: tuple[str, ...], more: list[tuple[str, ...]], batch: int | None) -> None:
     words = (*base, *(word for each in more for word in each))
