@@ -76,6 +76,17 @@ def test_an_unfinished_entry_is_never_seen(cache: Path) -> None:
     assert list(cache.iterdir()) == []
 
 
+def test_a_builder_that_was_stopped_as_it_made_its_folder_leaves_none(cache: Path) -> None:
+    """It ends by itself, and has not come to what removes the folder; another host's builder of the same number keeps its own."""
+    other = "2" * 32
+    made = f"import os, sys; os.mkdir(f'{KEY}.building-{{os.getpid()}}-x'); os.mkdir(f'{other}.building-{{os.getpid()}}-y'); sys.exit(143)"
+    with locked(str(cache), other, lambda: None):
+        process = subprocess.Popen([sys.executable, "-c", made], cwd=cache, text=True, stdout=subprocess.PIPE)
+        process.wait()
+        api._stop(process, str(cache))
+        assert [folder.name for folder in cache.glob("*.building-*")] == [f"{other}.building-{process.pid}-y"]
+
+
 def test_leftovers_go_unless_their_builder_lives(cache: Path) -> None:
     mine, dead, living = (cache / f"{digit * 32}.building-abc" for digit in "123")
     for folder in (mine, dead, living):

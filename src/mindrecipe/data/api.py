@@ -179,7 +179,8 @@ def _stop(process: subprocess.Popen[str], cache_dir: str) -> None:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            remove_work_of(cache_dir, process.pid)
+    if process.returncode != 0:  # also one that the signal met just as it had made its folder
+        remove_work_of(cache_dir, process.pid)
     if process.stdout is not None:
         process.stdout.close()
 

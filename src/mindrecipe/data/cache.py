@@ -113,17 +113,25 @@ def _lock(cache_dir: str, key: str) -> FileLock:
 def remove_leftovers(cache_dir: str, own_key: str) -> None:
     """Remove the working folders of builders that are gone; the caller holds ``own_key``'s lock, other keys are tried."""
     for folder in Path(cache_dir).glob(f"*{_WORK_MARK}*"):
-        key = folder.name.partition(_WORK_MARK)[0]
-        if key == own_key:
+        if _key_of(folder) == own_key:
             shutil.rmtree(folder, ignore_errors=True)  # best effort: a folder that stays is harmless and tried again
-            continue
-        lock = _lock(cache_dir, key)
-        with contextlib.suppress(Timeout):
-            lock.acquire(timeout=0)
-            try:
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                lock.release()
+        else:
+            _remove_if_left(cache_dir, folder)
+
+
+def _remove_if_left(cache_dir: str, folder: Path) -> None:
+    """A builder that lives, here or on another host, holds its key's lock."""
+    lock = _lock(cache_dir, _key_of(folder))
+    with contextlib.suppress(Timeout):
+        lock.acquire(timeout=0)
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            lock.release()
+
+
+def _key_of(folder: Path) -> str:
+    return folder.name.partition(_WORK_MARK)[0]
 
 
 @contextlib.contextmanager
@@ -137,9 +145,9 @@ def working_folder(cache_dir: str, key: str) -> Iterator[Path]:
 
 
 def remove_work_of(cache_dir: str, builder: int) -> None:
-    """Remove the working folder of the process ``builder``, which has been killed."""
+    """Remove the working folder that the process ``builder`` has left: it was killed, or stopped before it could."""
     for folder in Path(cache_dir).glob(f"*{_WORK_MARK}{builder}-*"):
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove_if_left(cache_dir, folder)
 
 
 def _flush(path: Path) -> None:
