@@ -9,7 +9,7 @@ from mindrecipe.judge.bootstrap import Difference
 
 #: two processes of one program differed in speed by up to 10.5 % while they lived, on a loaded machine (docs/benchmarks.md)
 ALONE = 0.15
-#: told 5 % longer steps in every trial, where a core was left; five did in 86 % (docs/benchmarks.md)
+#: told 5 % longer steps in every trial, where a core was left; five did in 87 % (docs/benchmarks.md)
 ROUNDS = "--rounds 8"
 #: what differs between two processes of one program
 SPEEDS = ("throughput", "cpu_time", "step_p95")
