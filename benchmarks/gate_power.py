@@ -23,13 +23,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import random
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+from parts import let_trainings_find_them
 
 from mindrecipe.judge import bench, thresholds
 from mindrecipe.judge.compare import DESPITE, Comparison, compare
@@ -171,7 +172,7 @@ def kept(file: Path) -> Iterator[list[Measured]]:
 
 def measured(args: argparse.Namespace, done: int) -> Iterator[list[Measured]]:
     """What is still wanted, measured now: each of the four gives one round to each of two streams of each kind."""
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent.resolve()), os.environ.get("PYTHONPATH")]))
+    let_trainings_find_them()
     recipe = (*RECIPE, f"launch.threads_per_worker={args.threads}")
     sides = (recipe, recipe, (*recipe, *INJECTED), (*recipe, *INJECTED))
     wanted, began = math.ceil(args.trials / 2) * args.rounds, time.monotonic()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from parts import let_trainings_find_them
 
 from mindrecipe.judge import bench, bootstrap
 
@@ -71,7 +72,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--tries", type=int, default=200)
     args = parser.parse_args()
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent.resolve()), os.environ.get("PYTHONPATH")]))
+    let_trainings_find_them()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "turns"
         sides = dict(zip(SIDES, bench.turns(list(SIDES.values()), folder, pairs=args.pairs, steps=args.steps, told=print), strict=True))

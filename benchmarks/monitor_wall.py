@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import tempfile
 from pathlib import Path
 
 import numpy as np
+from parts import let_trainings_find_them
 
 from mindrecipe.judge.training import Training
 
@@ -34,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=9_000)
     args = parser.parse_args()
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent.resolve()), os.environ.get("PYTHONPATH")]))
+    let_trainings_find_them()
     with tempfile.TemporaryDirectory() as name:
         run = Training([*RECIPE, *SWITCHED, f"schedule.total_steps={args.steps}"], Path(name) / "run")
         try:

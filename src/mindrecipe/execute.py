@@ -28,7 +28,7 @@ from mindrecipe.lower.outside import environment, msrun_options
 from mindrecipe.lower.residue import passed_through
 from mindrecipe.measure.view import View, make_view
 from mindrecipe.resume import Start, decide, nothing_to_do
-from mindrecipe.rules.this_host import in_the_way, of_the_run
+from mindrecipe.rules.this_host import of_the_run, would_stop_a_rank
 from mindrecipe.runfiles import HANDED_OVER, SWEEP_JOB
 from mindrecipe.simulated import carry_out
 
@@ -56,7 +56,7 @@ def execute(run: Run, view: View | None = None) -> Outcome:
             return hand_over(run, view)
         if not elsewhere:
             require_here(run.derived, run.machine, run.provenance.overrides)
-            raise_errors([] if freezes else in_the_way(found))
+            raise_errors([] if freezes else would_stop_a_rank(found))
         require_imports(run.config.run.imports)
         _require_dir(run)
         preflight(plan_of(run, _expected_dir(run)), starts=not freezes)

@@ -20,6 +20,7 @@ from mindrecipe.bridge.read import Original, read
 from mindrecipe.bridge.recognise import Recognised, config_of, recognise
 from mindrecipe.bridge.renames import at, renamed
 from mindrecipe.bridge.residue import residue_of, to_extras
+from mindrecipe.config.keys import value_of
 from mindrecipe.config.schema import RunConfig
 from mindrecipe.derive import Derived
 from mindrecipe.lower import template
@@ -122,8 +123,7 @@ def _with_nulls(values: dict[str, Any]) -> Recognised:
         del trial[key]
     resolved = derived_of(config_of(trial)).config
     for key, value in candidates.items():
-        section, _, name = key.partition(".")
-        if getattr(getattr(resolved, section), name) == value and not (key.startswith("model.") and values["model.family"] == "custom"):
+        if value_of(resolved, key) == value and not (key.startswith("model.") and values["model.family"] == "custom"):
             del values[key]
     return recognise(values)
 
@@ -160,8 +160,7 @@ def _told(target: dict[str, Any], raised: Raised, knobs: dict[str, Any], derived
             continue
         knob = raised.sources.get(path)
         inner = [raised.sources[source] for source in raised.sources if source[: len(path)] == path] if knob is None else [knob]
-        section, _, name = (knob or "").partition(".")
-        value = getattr(getattr(derived.config, section), name) if knob else value
+        value = value_of(derived.config, knob) if knob else value
         yield Note(
             kind="recognised", key=key, value=value, text=", ".join(dict.fromkeys(inner)) or "as mindrecipe always writes it", line=line
         )

@@ -177,8 +177,7 @@ def _meant(derived: Derived) -> dict[str, Any]:
     for key in keys.knobs():
         if key in _NOT_MEANT or key == "native":
             continue
-        section, _, name = key.partition(".")
-        value = getattr(getattr(config, section), name)
+        value = keys.value_of(config, key)
         if keys.knobs()[key].is_free_mapping:
             knobs |= {f"{key}.{'.'.join(map(str, path))}": inner for path, inner in leaves(value)}
         else:

@@ -57,6 +57,18 @@ def knobs() -> dict[str, Knob]:
     return found
 
 
+def value_of(config: RunConfig, key: str) -> Any:
+    """What ``config`` has for the knob ``key``."""
+    section, _, name = key.partition(".")
+    return getattr(getattr(config, section), name) if name else getattr(config, section)
+
+
+def with_value(config: RunConfig, key: str, value: Any) -> RunConfig:
+    """``config`` with another ``value`` of the knob ``key``."""
+    section, _, name = key.partition(".")
+    return dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **{name: value}) if name else value})
+
+
 def is_known(key: str) -> bool:
     """Whether ``key`` names a section, a knob, or something inside a free mapping."""
     return key in sections() or key in knobs() or free_mapping_of(key) is not None

@@ -5,11 +5,10 @@ No table to keep in step with the lowering, and nothing is said that it does not
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from mindrecipe.config.keys import knobs
+from mindrecipe.config.keys import knobs, value_of, with_value
 from mindrecipe.config.schema import RunConfig
 from mindrecipe.derive import Derived, derive
 from mindrecipe.derive.machine import Machine
@@ -23,19 +22,12 @@ _PROBE = "mindrecipe_probe"
 def native_of(key: str, config: RunConfig, derived: Derived, machine: Machine, place: Place) -> dict[str, Any]:
     """Dotted native key -> its value in this run, of all that ``key`` decides; empty where it acts elsewhere (launcher, worker, data)."""
     before = _flat(lower(derived, place))
-    section, _, name = key.partition(".")
     changed: set[str] = set()
-    for other in _others(key, _value(derived.config, key)):
-        part = dataclasses.replace(getattr(config, section), **{name: other}) if name else other
-        after = _flat(lower(derive(dataclasses.replace(config, **{section: part}), machine, derived.dataset, derived.kept), place))
+    for other in _others(key, value_of(derived.config, key)):
+        after = _flat(lower(derive(with_value(config, key, other), machine, derived.dataset, derived.kept), place))
         changed |= {path for path in before.keys() | after.keys() if before.get(path, _ABSENT) != after.get(path, _ABSENT)}
     # the name of a run is in every path; what is no longer there had no value of its own
     return {path: before[path] for path in before if path in changed}
-
-
-def _value(config: RunConfig, key: str) -> Any:
-    section, _, name = key.partition(".")
-    return getattr(getattr(config, section), name) if name else getattr(config, section)
 
 
 def _others(key: str, value: Any) -> Iterator[Any]:

@@ -6,6 +6,7 @@ import json
 import shlex
 from typing import Any
 
+from mindrecipe.config.keys import value_of
 from mindrecipe.config.schema import AmpConfig, ParallelConfig, RunConfig
 from mindrecipe.models.hardware import CATALOGUE
 from mindrecipe.plan.balance import offset_of
@@ -53,16 +54,11 @@ def overrides(job: Job, given: RunConfig | None = None) -> str:
         **_devices(job, given),
     }
     always = "parallel.micro_batch_num" if piped else "parallel.gradient_accumulation_steps"
-    changed = {key: value for key, value in others.items() if key == always or value != _of(given, key)}
+    changed = {key: value for key, value in others.items() if key == always or value != value_of(given, key)}
     sharded = str(lay.sharding != "none").lower()
     half = ["amp=O2"] if job.compute != "float32" and given.amp == AmpConfig() else []  # the search was of that (cli/plan.py)
     words = [*half, "parallel=semi_auto", *_words(told), f"parallel.optimizer_parallel={sharded}", f"recompute={job.recompute.policy}"]
     return " ".join([*words, *_words(changed)])
-
-
-def _of(given: RunConfig, key: str) -> Any:
-    section, _, name = key.partition(".")
-    return getattr(getattr(given, section), name)
 
 
 def _words(values: dict[str, Any]) -> list[str]:

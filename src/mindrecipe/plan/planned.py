@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from mindrecipe.config.keys import value_of
 from mindrecipe.config.schema import ParallelConfig, RecomputeConfig, RunConfig
 from mindrecipe.models.family import Family
 from mindrecipe.models.hardware import Hardware
@@ -110,9 +111,8 @@ def _pinned(config: RunConfig, kept: Collection[str]) -> dict[str, Any]:
         raise CannotPrice("recompute=per_stage names layers of stages that the search has still to find")
     defaults, pinned = RunConfig(), dict[str, Any]()
     for key, axis in _PINS.items():
-        section, _, name = key.partition(".")
-        value, usual = (getattr(getattr(tree, section), name) for tree in (config, defaults))
-        if value is not None and (value != usual or key in kept):
+        value = value_of(config, key)
+        if value is not None and (value != value_of(defaults, key) or key in kept):
             pinned[axis] = value
     return pinned
 

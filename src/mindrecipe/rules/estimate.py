@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from collections.abc import Iterator
 
+from mindrecipe.config.keys import value_of, with_value
 from mindrecipe.config.schema import RunConfig
 from mindrecipe.derive import Derived, derive
 from mindrecipe.plan.job import CannotPrice
@@ -63,8 +63,11 @@ def _mend(d: Derived) -> str:
         return _ELSE  # the search has gone through them
     before = _refusals(d)
     for remedy in _remedies(d):
-        changes = {key: value for key, value in remedy.items() if value != _of(d.written, key)}
-        changed = derive(_with(d.written, changes), d.machine, d.dataset)
+        changes = {key: value for key, value in remedy.items() if value != value_of(d.written, key)}
+        written = d.written
+        for key, value in changes.items():
+            written = with_value(written, key, value)
+        changed = derive(written, d.machine, d.dataset)
         held = _held(changed.config, changed)
         if held is not None and held.fits and _refusals(changed) <= before:
             return " ".join(
@@ -119,15 +122,3 @@ def _splits(config: RunConfig, devices: int, stages: int, split: int) -> bool:
         and model.num_layers % stages == 0
         and all(size % split == 0 for size in held)
     )
-
-
-def _of(config: RunConfig, key: str) -> object:
-    section, _, name = key.partition(".")
-    return getattr(getattr(config, section), name)
-
-
-def _with(config: RunConfig, changes: dict[str, object]) -> RunConfig:
-    for key, value in changes.items():
-        section, _, name = key.partition(".")
-        config = dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **{name: value})})
-    return config

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mindrecipe.config.findings import Severity
-from mindrecipe.config.keys import knobs
+from mindrecipe.config.keys import knobs, value_of
 from mindrecipe.derive import Derived
 from mindrecipe.derive.mesh import SHARDED
 from mindrecipe.lower import Place, lower
@@ -130,8 +130,7 @@ def replaces(d: Derived) -> Iterator[Problem]:
             continue
         key = f"native.{path}"
         mend = f"{knob}={_typed(theirs)}" if same and _fits(knob, theirs) else f"{key}={_typed(ours)}"
-        section, _, name = knob.partition(".")
-        value = getattr(getattr(d.config, section), name)
+        value = value_of(d.config, knob)
         through = f"what {knob}={_typed(value)} is lowered to, {_typed(ours)}" if not same else f"{knob}={_typed(value)}"
         yield Problem(f"{key}={_typed(theirs)} replaces {through}", (key, knob), shlex.quote(mend) if _quotes(mend) else mend, severity)
 

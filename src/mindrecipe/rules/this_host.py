@@ -24,7 +24,7 @@ def of_the_run(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.rule not in _OF_THIS_HOST]
 
 
-def in_the_way(findings: Iterable[Finding]) -> list[Finding]:
+def would_stop_a_rank(findings: Iterable[Finding]) -> list[Finding]:
     """Those of ``findings`` that only a rank would find out as well, as errors: for a run that starts on this host."""
     return [replace(finding, severity="error") for finding in findings if finding.rule == _CORES]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mindrecipe.config.findings import Severity
-from mindrecipe.config.keys import knobs
+from mindrecipe.config.keys import knobs, value_of
 from mindrecipe.config.schema.training import SCHEDULES
 from mindrecipe.derive import Derived
 from mindrecipe.derive.mesh import SHARDED
@@ -220,19 +220,21 @@ UNREAD: Mapping[str, Reader] = {
 )
 def unread(d: Derived) -> Iterator[Problem]:
     """A knob is set that nothing reads in this run."""
-    for key, reader in UNREAD.items():
-        section, _, name = key.partition(".")
-        value, default = getattr(getattr(d.written, section), name), knobs()[key].default
-        if value == default or reader.read(d):
-            continue
+    for key in unread_keys(d):
+        reader, default = UNREAD[key], knobs()[key].default
         yield Problem(
-            f"{key}={_text(value)} has no effect: it is read only {reader.only}",
+            f"{key}={_text(value_of(d.written, key))} has no effect: it is read only {reader.only}",
             (key,),
             reader.mend or shlex.quote(f"{key}={_text(default)}"),
             # a native YAML always says more than is read: what was imported stays as it was
             "warning" if d.config.run.imported_from else reader.severity,
             by_hand=True,
         )
+
+
+def unread_keys(d: Derived) -> list[str]:
+    """Knobs that are not at their defaults, and that nothing reads."""
+    return [key for key, reader in UNREAD.items() if value_of(d.written, key) != knobs()[key].default and not reader.read(d)]
 
 
 def _dtypes(d: Derived) -> tuple[str | None, ...]:
